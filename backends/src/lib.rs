@@ -1,0 +1,1 @@
+//! Lock strategies for the registry: how the state is shared between the writer and the readers.

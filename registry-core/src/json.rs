@@ -1,0 +1,57 @@
+//! The JSON that the original writes: compact, and strings escaped as fastjson2 escapes them.
+
+/// Appends `text` as a JSON string with its quotes.
+///
+/// Escapes `"`, `\`, and the control characters below 0x20: by letter where JSON has one, else `\u00xx` with
+/// lower-case digits. Everything else is written as it is. Cost: O(n), no allocation beyond `out`.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut clean = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[clean..at]);
+        clean = at + 1;
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                out.extend_from_slice(&[
+                    b'\\',
+                    b'u',
+                    b'0',
+                    b'0',
+                    HEX[usize::from(byte >> 4)],
+                    HEX[usize::from(byte & 15)],
+                ]);
+            }
+        }
+    }
+    out.extend_from_slice(&bytes[clean..]);
+    out.push(b'"');
+}
+
+/// Appends an integer in decimal.
+pub fn write_int(out: &mut Vec<u8>, value: i64) {
+    use std::io::Write;
+    write!(out, "{value}").expect("writing to a Vec never fails");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_string;
+
+    #[test]
+    fn escapes_what_fastjson2_escapes() {
+        let mut out = Vec::new();
+        write_string(&mut out, "a\"b\\c\u{8}\u{c}\n\r\t\u{1}\u{1f}\u{7f}/<é\u{2028}😀");
+        assert_eq!(String::from_utf8(out).unwrap(), "\"a\\\"b\\\\c\\b\\f\\n\\r\\t\\u0001\\u001f\u{7f}/<é\u{2028}😀\"");
+    }
+}

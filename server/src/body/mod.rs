@@ -1,0 +1,1 @@
+//! Bodies of requests: registrations, data versions, topic routes.

@@ -1,0 +1,1 @@
+//! Configuration: the keys of the original, the properties file, the command line.

@@ -1,0 +1,1 @@
+//! A pull parser for the JSON that RocketMQ peers send, which is more than JSON.

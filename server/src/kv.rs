@@ -1,0 +1,1 @@
+//! The KV configuration: namespaces of keys and values, kept on disk.

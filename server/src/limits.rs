@@ -1,0 +1,1 @@
+//! Every limit of the server, with its unit and its reason.

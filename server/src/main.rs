@@ -1,0 +1,4 @@
+//! The name server.
+#![forbid(unsafe_code)]
+
+fn main() {}
