@@ -151,6 +151,11 @@ impl<'a> Reader<'a> {
         self.at
     }
 
+    /// Bytes from the next one to the end: the bound of what can still be read.
+    pub fn remaining(&self) -> usize {
+        self.text.len().saturating_sub(self.at)
+    }
+
     /// Says what kind of value comes next; reads nothing but space and comments.
     ///
     /// # Errors
