@@ -1,1 +1,3 @@
-//! Configuration: the keys of the original, the properties file, the command line.
+//! The configuration: where it comes from, what it means here, and how it is changed while the server runs.
+
+pub mod properties;
