@@ -97,6 +97,17 @@ impl CrashDisk {
         images
     }
 
+    fn write_unsynced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.step(|disk| {
+            if disk.live.contains_key(path) {
+                return Err(ErrorKind::AlreadyExists.into());
+            }
+            disk.files.push(Content { bytes: bytes.to_vec(), is_synced: false });
+            disk.change(Change::Create(path.to_owned(), disk.files.len() - 1));
+            Ok(())
+        })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
@@ -169,14 +180,7 @@ impl Storage for CrashDisk {
     }
 
     fn write_synced(&self, path: &Path, bytes: &[u8], _like: &Path) -> io::Result<()> {
-        self.step(|disk| {
-            if disk.live.contains_key(path) {
-                return Err(ErrorKind::AlreadyExists.into());
-            }
-            disk.files.push(Content { bytes: bytes.to_vec(), is_synced: false });
-            disk.change(Change::Create(path.to_owned(), disk.files.len() - 1));
-            Ok(())
-        })?;
+        self.write_unsynced(path, bytes)?;
         self.step(|disk| {
             let file = disk.live[path];
             disk.files[file].is_synced = true;
@@ -215,5 +219,33 @@ impl Storage for CrashDisk {
 
     fn refuse_link(&self, _path: &Path) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(disk: &CrashDisk, path: &Path) -> Vec<Option<Vec<u8>>> {
+        disk.crash_images(disk.steps()).iter().map(|image| image.get(path).cloned()).collect()
+    }
+
+    /// The model would find a missing sync of the file, and a missing sync of the folder.
+    #[test]
+    fn the_model_bites() {
+        let (path, temporary) = (Path::new("/d/f"), Path::new("/d/t"));
+        let disk = CrashDisk::default();
+        disk.write_unsynced(temporary, b"data").unwrap();
+        disk.rename(temporary, path).unwrap();
+        disk.sync_folder(Path::new("/d")).unwrap();
+        assert!(contents(&disk, path).contains(&Some(Vec::new())));
+        assert!(contents(&disk, path).contains(&Some(b"da".to_vec())));
+
+        let disk = CrashDisk::default();
+        disk.write_synced(temporary, b"data", path).unwrap();
+        disk.rename(temporary, path).unwrap();
+        assert!(contents(&disk, path).contains(&None));
+        disk.sync_folder(Path::new("/d")).unwrap();
+        assert!(contents(&disk, path).iter().all(|content| content.as_deref() == Some(b"data")));
     }
 }
