@@ -27,7 +27,7 @@ use self::keys::{Effect, Group, KEYS, Key, Value, ValueError};
 pub use self::live::{Live, LiveConfig, LiveKey};
 use self::properties::PropertiesError;
 pub use self::update::{CONFIG_UPDATE_BYTES_MAX, UpdateRefusal};
-use crate::storage::{FileSystem, Storage};
+use crate::storage::{FileSystem, Storage, folder_of, is_world_writable};
 
 /// Reads the configuration from `file`, or takes the defaults when there is none.
 ///
@@ -52,9 +52,14 @@ pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     let unknown = || found.iter().filter(|(name, _)| keys::find(name).is_none());
     warnings.extend(unknown().map(|(key, found)| Warning::Unknown { key: key.clone(), line: found.line }));
 
+    let config = Config::new(&values);
+    let folder = folder_of(&config.config_store_path);
+    if is_world_writable(folder) {
+        warnings.push(Warning::WorldWritableFolder { folder: folder.to_owned() });
+    }
     let mut items: BTreeMap<_, _> = KEYS.iter().map(|key| (key.name.to_owned(), shown_value(&values, key))).collect();
     items.extend(unknown().map(|(key, found)| (key.clone(), found.value.clone())));
-    let settings = Settings::new(Config::new(&values), &values, shown_lines(&values, &found));
+    let settings = Settings::new(config, &values, shown_lines(&values, &found));
     Ok(Loaded { settings, warnings, items, file: file.map(Path::to_owned) })
 }
 
@@ -314,6 +319,11 @@ pub enum Warning {
         /// The file that was named.
         named: String,
     },
+    /// Every user of the machine may replace the file that updates are stored in.
+    WorldWritableFolder {
+        /// The folder of the file.
+        folder: PathBuf,
+    },
     /// The file is not UTF-8 and was read as ISO-8859-1.
     NotUtf8,
 }
@@ -325,6 +335,9 @@ impl fmt::Display for Warning {
             Self::Ignored { key, value } => write!(f, "{key}={value:?} has no effect in this server"),
             Self::StorePathReplaced { named } => {
                 write!(f, "configStorePath={named:?} has no effect: updates are stored in the file of -c")
+            }
+            Self::WorldWritableFolder { folder } => {
+                write!(f, "every user of this machine may replace the configuration in {folder:?}")
             }
             Self::NotUtf8 => f.write_str("the configuration file is not UTF-8 and was read as ISO-8859-1"),
         }

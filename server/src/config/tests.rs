@@ -313,6 +313,27 @@ fn shows_the_port_that_was_bound() {
     assert_eq!(server.line("listenPort").as_deref(), Some("40000"));
 }
 
+#[cfg(unix)]
+#[test]
+fn says_that_the_folder_is_open_to_all() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::with_file("");
+    fs::set_permissions(server.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let loaded = load(Some(&server.file()), &Environment::for_tests()).unwrap();
+    assert_eq!(loaded.warnings, [Warning::WorldWritableFolder { folder: server.folder.path().to_owned() }]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_configuration_behind_a_link_is_read_but_not_replaced() {
+    let mut server = Server::with_file("enableTopicList=false");
+    let link = server.folder.path().join("link");
+    std::os::unix::fs::symlink(server.file(), &link).unwrap();
+    server.settings = load(Some(&link), &Environment::for_tests()).unwrap().settings;
+    assert!(!server.settings.live().enable_topic_list());
+    assert!(server.update("enableTopicList=true").unwrap_err().1.contains("symbolic link"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

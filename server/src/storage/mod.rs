@@ -328,6 +328,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_any_length_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert_eq!(FileSystem.read(&path).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
     fn names_the_step_and_the_path_that_failed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
