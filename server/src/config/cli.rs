@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
+use crate::backend;
+
 use super::{Environment, Loaded, Warning, load};
 
 /// Done as asked.
@@ -28,6 +30,10 @@ pub struct Cli {
     /// Print every configuration item and exit
     #[arg(short = 'p', long = "printConfigItem")]
     pub print_config_item: bool,
+    /// Lock strategy of the registry
+    #[cfg(feature = "all-backends")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(backend::NAMES), default_value = backend::DEFAULT)]
+    pub backend: String,
 }
 
 /// What to print before the process ends, and how it ends.
@@ -42,6 +48,14 @@ pub struct Exit {
 }
 
 impl Cli {
+    /// The lock strategy that is asked for.
+    pub fn backend(&self) -> &str {
+        #[cfg(feature = "all-backends")]
+        return &self.backend;
+        #[cfg(not(feature = "all-backends"))]
+        backend::DEFAULT
+    }
+
     /// Reads the command line; the first argument is the name of the program. `version` follows it in `--version`.
     ///
     /// # Errors

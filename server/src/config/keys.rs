@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use super::Environment;
 use super::cidr::Cidr;
 use super::live::LiveKey;
+use crate::remoting::SerializeType;
 
 /// One key of the configuration.
 #[derive(Debug)]
@@ -87,15 +88,6 @@ pub enum Value {
     SerializeType(SerializeType),
 }
 
-/// How the headers of answers are written. Java: `SerializeType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SerializeType {
-    /// As JSON. Java: `JSON`.
-    Json,
-    /// In the binary format. Java: `ROCKETMQ`.
-    RocketMq,
-}
-
 /// A value that its key does not take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {value:?} is not {expected}")]
@@ -129,7 +121,7 @@ impl Key {
             Kind::Text => Some(Value::Text(text.to_owned())),
             Kind::Name => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
             Kind::Cidrs => cidrs(text).map(Value::Cidrs),
-            Kind::SerializeType => serialize_type(text).map(Value::SerializeType),
+            Kind::SerializeType => SerializeType::from_name(text).map(Value::SerializeType),
         };
         value.ok_or_else(|| ValueError { key: self.name, value: shown(text), expected: self.kind.to_string() })
     }
@@ -158,14 +150,6 @@ fn cidrs(text: &str) -> Option<Vec<Cidr>> {
     text.split(',').map(|block| block.trim().parse().ok()).collect()
 }
 
-fn serialize_type(text: &str) -> Option<SerializeType> {
-    match text {
-        "JSON" => Some(SerializeType::Json),
-        "ROCKETMQ" => Some(SerializeType::RocketMq),
-        _ => None,
-    }
-}
-
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -179,15 +163,6 @@ impl fmt::Display for Kind {
     }
 }
 
-impl fmt::Display for SerializeType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Json => "JSON",
-            Self::RocketMq => "ROCKETMQ",
-        })
-    }
-}
-
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -198,7 +173,7 @@ impl fmt::Display for Value {
                 let blocks: Vec<_> = blocks.iter().map(Cidr::to_string).collect();
                 f.write_str(&blocks.join(","))
             }
-            Self::SerializeType(kind) => kind.fmt(f),
+            Self::SerializeType(kind) => f.write_str(kind.name()),
         }
     }
 }

@@ -22,11 +22,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::cidr::{Cidr, NotACidr};
-pub use self::keys::SerializeType;
 use self::keys::{Effect, Group, KEYS, Key, Value, ValueError};
 pub use self::live::{Live, LiveConfig, LiveKey};
 use self::properties::PropertiesError;
 pub use self::update::{CONFIG_UPDATE_BYTES_MAX, UpdateRefusal};
+use crate::remoting::SerializeType;
 use crate::storage::{FileSystem, Storage, folder_of, is_world_writable};
 
 /// Reads the configuration from `file`, or takes the defaults when there is none.

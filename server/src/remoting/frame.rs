@@ -98,6 +98,11 @@ impl FrameDecoder {
         Self { stage: Stage::Proxy, limits: limits.clone() }
     }
 
+    /// A decoder for a connection on which the first frame has begun.
+    pub fn after_detection(limits: &Limits) -> Self {
+        Self { stage: Stage::Frames, limits: limits.clone() }
+    }
+
     /// Reads what stands at the start of `buffer`: all bytes received and not consumed.
     ///
     /// Costs O(1), and at most `proxy_v1_bytes_max` for the line of a PROXY header; never allocates, so a claimed length

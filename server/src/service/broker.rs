@@ -1,7 +1,7 @@
 //! Single brokers: heartbeats, data versions, farewells, permissions; and single topics.
 
 use registry_core::{
-    Command, LiveKey, Reader, Unregistration,
+    Command, LiveKey, Reader, Unregistration, View,
     query::{self, Heartbeat},
 };
 
@@ -18,13 +18,10 @@ impl<R: Reader> Service<R> {
             return self.missing(call, out, "clusterName or brokerAddr");
         };
         let now = self.now();
-        match self.reader.read(|view| Ok(query::heartbeat(registry_core::View::root(view), &key, now))) {
+        match self.reader.read(|view| Ok(query::heartbeat(view.root(), &key, now))) {
             Heartbeat::Beaten | Heartbeat::Unknown => self.success(call, out),
             // The broker is being removed: the answer waits until it is known what became of it.
-            Heartbeat::Late => {
-                let command = Command::Heartbeat { cluster: key.cluster, broker_addr: key.addr };
-                Handled::Change(command, Answer::Success)
-            }
+            Heartbeat::Late => Handled::Change(late_heartbeat(key), Answer::Again),
         }
     }
 
@@ -38,9 +35,10 @@ impl<R: Reader> Service<R> {
             Err(error) => return self.bad_body(call, out, &error),
         };
         let now = self.now();
-        let answer = self
-            .reader
-            .read(|view| Ok(query::query_data_version(registry_core::View::root(view), &key, version, now)));
+        let answer = self.reader.read(|view| Ok(query::query_data_version(view.root(), &key, version, now)));
+        if answer.heartbeat == Heartbeat::Late {
+            return Handled::Change(late_heartbeat(key), Answer::Again);
+        }
         let ext = [("changed", if answer.is_changed { "true" } else { "false" })];
         let header = ResponseHeader::new(ResponseCode::Success, call.request.opaque);
         let mark = self.shared.encoder.begin(out, &ResponseHeader { ext: Some(&ext), ..header });
@@ -48,7 +46,6 @@ impl<R: Reader> Service<R> {
             write_data_version(out, known);
         }
         self.shared.encoder.finish(out, mark);
-        // A broker that is being removed learns of it from its next question, at the latest.
         Handled::Answered
     }
 
@@ -63,7 +60,7 @@ impl<R: Reader> Service<R> {
         let start = out.len();
         self.reader.read(|view| {
             out.truncate(start);
-            query::member_group(registry_core::View::root(view), ext.get("clusterName"), ext.get("brokerName"), out);
+            query::member_group(view.root(), ext.get("clusterName"), ext.get("brokerName"), out);
             Ok(())
         });
         self.shared.encoder.finish(out, mark);
@@ -133,6 +130,10 @@ impl<R: Reader> Service<R> {
             _ => self.success(call, out),
         }
     }
+}
+
+fn late_heartbeat(key: LiveKey) -> Command {
+    Command::Heartbeat { cluster: key.cluster, broker_addr: key.addr }
 }
 
 fn live_key(call: Call<'_>) -> Option<LiveKey> {

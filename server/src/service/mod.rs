@@ -17,21 +17,19 @@ use tracing::debug;
 use crate::{
     body::BodyError,
     clock::Clock,
-    config::Config,
+    config::Settings,
     counters::{Counters, Kind},
     kv::KvStore,
     limits::Limits,
     remoting::{Encoder, Request, RequestCode, ResponseCode, ResponseHeader},
 };
 
-pub(crate) use register::Registering;
-
 /// What all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
-    pub(crate) config: Config,
-    pub(crate) counters: Counters,
+    pub(crate) config: Settings,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) encoder: Encoder,
     pub(crate) kv: KvStore,
     pub(crate) limits: Limits,
@@ -66,8 +64,10 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) body: Option<&'a [u8]>,
     pub(crate) connection: ConnectionId,
-    /// Address of the peer, or the one that a PROXY header told.
+    /// Address of the peer.
     pub(crate) peer: std::net::SocketAddr,
+    /// Address of the peer's peer, as a PROXY header claims.
+    pub(crate) source: Option<std::net::SocketAddr>,
 }
 
 /// What has become of a request.
@@ -88,6 +88,10 @@ pub(crate) enum Answer {
     Success,
     /// With success and the number of topics in this field.
     Count(&'static str),
+    /// As a registration.
+    Registration,
+    /// By handling the request again: the registry had to finish something first.
+    Again,
 }
 
 /// The threads for what is not a lookup.
@@ -124,7 +128,7 @@ impl<R: Reader> Service<R> {
             return self.error(call, out, ResponseCode::GoAway, "please go away");
         }
         match RequestCode::from_wire(call.request.code) {
-            Some(RequestCode::GetRouteinfoByTopic) => self.route(call, out),
+            Some(RequestCode::GetRouteInfoByTopic) => self.route(call, out),
             Some(RequestCode::BrokerHeartbeat) => self.heartbeat(call, out),
             Some(RequestCode::QueryDataVersion) => {
                 if call.body.is_some_and(|body| body.len() > INLINE_BODY_BYTES_MAX) {
@@ -148,7 +152,7 @@ impl<R: Reader> Service<R> {
                 | RequestCode::GetHasUnitSubUnunitTopicList,
             ) => Handled::Deferred(Queue::Scan),
             Some(RequestCode::GetKvConfig) => self.get_kv(call, out),
-            Some(RequestCode::GetKvlistByNamespace) => self.get_kv_list(call, out),
+            Some(RequestCode::GetKvListByNamespace) => self.get_kv_list(call, out),
             Some(RequestCode::PutKvConfig | RequestCode::DeleteKvConfig | RequestCode::UpdateNamesrvConfig) => {
                 Handled::Deferred(Queue::Storage)
             }
@@ -161,6 +165,7 @@ impl<R: Reader> Service<R> {
     /// Handles a request that [`handle`](Self::handle) has deferred, on the thread for it.
     pub(crate) fn handle_deferred(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         match RequestCode::from_wire(call.request.code) {
+            Some(RequestCode::RegisterBroker) => self.register(call, out),
             Some(RequestCode::RegisterTopicInNamesrv) => self.register_topic(call, out),
             Some(RequestCode::QueryDataVersion) => self.query_data_version(call, out),
             Some(RequestCode::GetBrokerClusterInfo) => self.cluster_info(call, out),
@@ -185,6 +190,8 @@ impl<R: Reader> Service<R> {
     pub(crate) fn answer_change(&self, opaque: i32, answer: Answer, applied: &Applied, out: &mut Vec<u8>) {
         let header = ResponseHeader::new(ResponseCode::Success, opaque);
         match (answer, &applied.outcome) {
+            (Answer::Registration, Outcome::Registered(registered)) => self.registered(opaque, registered, out),
+            (Answer::Registration, Outcome::Refused(refusal)) => self.refused(opaque, refusal, out),
             (Answer::Count(field), Outcome::TopicsChanged(count)) => {
                 let count = count.to_string();
                 let ext = [(field, count.as_str())];

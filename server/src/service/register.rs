@@ -1,53 +1,41 @@
 //! `REGISTER_BROKER` (103): checked, recognised or parsed on the thread for it, then given to the writer.
 
-use registry_core::{
-    Applied, LiveKey, Outcome, Reader, Refusal, Registered, Registration, View, query,
-};
+use registry_core::{Command, LiveKey, Reader, Refusal, Registered, Registration, View, query};
 use tracing::{debug, info};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Call, Service, route::ORDER_TOPIC_CONFIG};
+use super::{Answer, Call, Handled, Service, route::ORDER_TOPIC_CONFIG};
 use crate::{
     body::{BodyLimits, parse_register_body},
     counters::Kind,
     remoting::{ResponseCode, ResponseHeader},
 };
 
-/// What has become of a registration on the thread that decodes it.
-#[derive(Debug)]
-pub(crate) enum Registering {
-    /// The answer is written.
-    Answered,
-    /// The writer decides.
-    Register(Box<Registration>),
-}
-
 impl<R: Reader> Service<R> {
     /// Checks and parses a registration. One that would change nothing is answered without being parsed.
-    pub(crate) fn decode_registration(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Registering {
+    pub(super) fn register(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         let ext = &call.request.ext;
         let crc = ext.get_i32("bodyCrc32").unwrap_or(0);
         if crc != 0 && crc != crc_of(call.body) {
             self.shared.counters.count(Kind::BadRequest, "bad_crc");
-            self.refuse(call, out, "crc32 not match");
-            return Registering::Answered;
+            self.refuse(call.request.opaque, out, "crc32 not match");
+            return Handled::Answered;
         }
         let (Some(cluster), Some(broker_name), Some(broker_addr), Some(broker_id)) =
             (call.name("clusterName"), call.name("brokerName"), call.name("brokerAddr"), ext.get_i64("brokerId"))
         else {
-            self.missing(call, out, "clusterName, brokerName, brokerAddr or brokerId");
-            return Registering::Answered;
+            return self.missing(call, out, "clusterName, brokerName, brokerAddr or brokerId");
         };
 
         let key = LiveKey { cluster, addr: broker_addr };
         let fingerprint = self.fingerprint(call);
         let now = self.now();
-        let unchanged = self.reader.read(|view| {
-            Ok(query::unchanged_registration(view.root(), &key, call.connection, fingerprint, now))
-        });
+        let unchanged = self
+            .reader
+            .read(|view| Ok(query::unchanged_registration(view.root(), &key, call.connection, fingerprint, now)));
         if let Some(registered) = unchanged {
-            self.registered(call, &registered, out);
-            return Registering::Answered;
+            self.registered(call.request.opaque, &registered, out);
+            return Handled::Answered;
         }
 
         let is_compressed = ext.get_bool("compressed").unwrap_or(false);
@@ -55,12 +43,9 @@ impl<R: Reader> Service<R> {
         let limits = BodyLimits::default();
         let body = match parse_register_body(call.body, call.request.version, is_compressed, wall_ms, &limits) {
             Ok(body) => body,
-            Err(error) => {
-                self.bad_body(call, out, &error);
-                return Registering::Answered;
-            }
+            Err(error) => return self.bad_body(call, out, &error),
         };
-        Registering::Register(Box::new(Registration {
+        let registration = Registration {
             cluster: key.cluster,
             broker_name,
             broker_id,
@@ -72,21 +57,11 @@ impl<R: Reader> Service<R> {
             connection: call.connection,
             body,
             fingerprint,
-        }))
+        };
+        Handled::Change(Command::Register(Box::new(registration)), Answer::Registration)
     }
 
-    /// Answers a registration that the writer has decided on.
-    pub(crate) fn answer_registration(&self, call: Call<'_>, applied: &Applied, out: &mut Vec<u8>) {
-        match &applied.outcome {
-            Outcome::Registered(registered) => self.registered(call, registered, out),
-            Outcome::Refused(refusal) => self.refused(call, refusal, out),
-            Outcome::TopicsChanged(_) | Outcome::Done => {
-                self.success(call, out);
-            }
-        }
-    }
-
-    fn refused(&self, call: Call<'_>, refusal: &Refusal, out: &mut Vec<u8>) {
+    pub(super) fn refused(&self, opaque: i32, refusal: &Refusal, out: &mut Vec<u8>) {
         let reason = match refusal {
             Refusal::SingleTopicFirst => "single_topic_first",
             Refusal::NoTopicTable => "no_topic_table",
@@ -95,33 +70,32 @@ impl<R: Reader> Service<R> {
             _ => "other",
         };
         self.shared.counters.count(Kind::Refused, reason);
-        let broker = call.request.ext.get("brokerAddr");
         match refusal {
             // The loser of an election is not told: the original answers as if it had registered.
             Refusal::IdHeld { .. } => {
-                info!(peer = %call.peer, broker, %refusal, "registration ignored");
-                let header = ResponseHeader::new(ResponseCode::Success, call.request.opaque);
+                info!(%refusal, "registration ignored");
+                let header = ResponseHeader::new(ResponseCode::Success, opaque);
                 self.shared.encoder.respond(out, &ResponseHeader { ext: Some(&[]), ..header });
             }
             _ => {
-                debug!(peer = %call.peer, broker, %refusal, "registration refused");
-                self.refuse(call, out, &refusal.to_string());
+                debug!(%refusal, "registration refused");
+                self.refuse(opaque, out, &refusal.to_string());
             }
         }
     }
 
-    fn refuse(&self, call: Call<'_>, out: &mut Vec<u8>, remark: &str) {
-        let header = ResponseHeader::new(ResponseCode::SystemError, call.request.opaque);
+    fn refuse(&self, opaque: i32, out: &mut Vec<u8>, remark: &str) {
+        let header = ResponseHeader::new(ResponseCode::SystemError, opaque);
         self.shared.encoder.respond(out, &ResponseHeader { remark: Some(remark), ext: Some(&[]), ..header });
     }
 
-    fn registered(&self, call: Call<'_>, registered: &Registered, out: &mut Vec<u8>) {
+    pub(super) fn registered(&self, opaque: i32, registered: &Registered, out: &mut Vec<u8>) {
         let mut ext: Vec<(&str, &str)> = Vec::new();
         if let Some(master) = &registered.master {
             ext.extend(master.ha_addr.as_deref().map(|ha_addr| ("haServerAddr", ha_addr)));
             ext.push(("masterAddr", &master.addr));
         }
-        let header = ResponseHeader::new(ResponseCode::Success, call.request.opaque);
+        let header = ResponseHeader::new(ResponseCode::Success, opaque);
         let mark = self.shared.encoder.begin(out, &ResponseHeader { ext: Some(&ext), ..header });
         if self.shared.config.live().return_order_topic_config_to_broker()
             && let Some(table) = self.shared.kv.table_body(ORDER_TOPIC_CONFIG)
