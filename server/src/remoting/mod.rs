@@ -9,6 +9,7 @@ mod encoder;
 mod frame;
 mod header;
 mod json_header;
+mod plain_json;
 mod proxy;
 
 pub use codes::{Language, RequestCode, ResponseCode, SerializeType};
