@@ -29,14 +29,14 @@ enum Event {
 
 impl Connection {
     fn new() -> Self {
-        let decoder = FrameDecoder::new(&Limits::default());
+        let decoder = FrameDecoder::new();
         Self { decoder, buffer: Vec::new(), consumed: 0, events: Vec::new() }
     }
 
     fn receive(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         while !matches!(self.events.last(), Some(Event::Refused(_))) {
-            let (event, consumed) = match self.decoder.decode(&self.buffer) {
+            let (event, consumed) = match self.decoder.decode(&self.buffer, &Limits::default()) {
                 Ok(Decoded::Frame(frame)) => {
                     let Frame { serialize_type, header, body, consumed } = frame;
                     assert_eq!(8 + header.len() + body.map_or(0, <[u8]>::len), consumed);
@@ -189,7 +189,7 @@ fn serves_and_refuses_what_the_original_does() {
 
 /// The opaque of a recorded answer, which repeats the request's.
 fn opaque_of(answer: &[u8]) -> i32 {
-    let Ok(Decoded::Frame(frame)) = FrameDecoder::new(&Limits::default()).decode(answer) else {
+    let Ok(Decoded::Frame(frame)) = FrameDecoder::new().decode(answer, &Limits::default()) else {
         panic!("the answer is a frame")
     };
     let header: Value = serde_json::from_slice(frame.header).expect("the answer has a JSON header");
@@ -201,7 +201,7 @@ fn headers_of_real_peers_read_as_serde_json_reads_them() {
     let mut checked = 0;
     for step in GOOD.iter().flat_map(|name| steps(name)) {
         let Some(input) = bytes(&step, "send_hex") else { continue };
-        let Ok(Decoded::Frame(frame)) = FrameDecoder::new(&Limits::default()).decode(&input) else {
+        let Ok(Decoded::Frame(frame)) = FrameDecoder::new().decode(&input, &Limits::default()) else {
             panic!("{step} is a frame")
         };
         let request = Request::decode(&frame, &Limits::default()).unwrap();
@@ -244,7 +244,7 @@ proptest! {
             out.extend_from_slice(&body);
             prop_assert!(encoder.finish(&mut out, mark));
 
-            let decoded = FrameDecoder::new(&Limits::default()).decode(&out);
+            let decoded = FrameDecoder::new().decode(&out, &Limits::default());
             let Ok(Decoded::Frame(frame)) = decoded else { return Err(TestCaseError::fail("no frame")) };
             prop_assert_eq!(frame.consumed, out.len());
             prop_assert_eq!(frame.body.unwrap_or_default(), &body[..]);
