@@ -10,10 +10,9 @@ use crate::limits::Limits;
 ///
 /// The caller keeps the received bytes, hands all that it has not consumed yet to [`decode`](Self::decode), and drops
 /// as many as the answer says. How the bytes were split on their way makes no difference to what comes out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FrameDecoder {
     stage: Stage,
-    limits: Limits,
 }
 
 /// What the start of a buffer holds.
@@ -94,8 +93,8 @@ impl FrameError {
 
 impl FrameDecoder {
     /// A decoder for a new connection.
-    pub fn new(limits: &Limits) -> Self {
-        Self { stage: Stage::Proxy, limits: limits.clone() }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// A decoder for a connection on which the first frame has begun.
@@ -112,71 +111,72 @@ impl FrameDecoder {
     ///
     /// [`FrameError`], when the start cannot become a frame. A bad length word is told before the rest of its frame
     /// is there, everything else once the frame is whole.
-    pub fn decode<'a>(&mut self, buffer: &'a [u8]) -> Result<Decoded<'a>, FrameError> {
+    pub fn decode<'a>(&mut self, buffer: &'a [u8], limits: &Limits) -> Result<Decoded<'a>, FrameError> {
         if self.stage == Stage::Proxy {
             // Too few bytes to decide can still be enough to see that they are neither a PROXY header nor a frame.
             let start = buffer.get(..proxy::DETECT_BYTES).unwrap_or(buffer);
             let is_proxy = proxy::may_start(start);
             if start.len() < proxy::DETECT_BYTES {
                 if !is_proxy {
-                    self.check_first_byte(buffer)?;
-                    self.frame_length(buffer)?;
+                    check_first_byte(buffer)?;
+                    frame_length(buffer, limits)?;
                 }
                 return Ok(Decoded::Incomplete);
             }
             if is_proxy {
-                let Some(header) = proxy::decode(buffer, &self.limits)? else { return Ok(Decoded::Incomplete) };
+                let Some(header) = proxy::decode(buffer, limits)? else { return Ok(Decoded::Incomplete) };
                 self.stage = Stage::FirstByte;
                 return Ok(Decoded::Proxy(header));
             }
             self.stage = Stage::FirstByte;
         }
         if self.stage == Stage::FirstByte && !buffer.is_empty() {
-            self.check_first_byte(buffer)?;
+            check_first_byte(buffer)?;
             self.stage = Stage::Frames;
         }
-        self.decode_frame(buffer)
-    }
-
-    fn check_first_byte(&self, buffer: &[u8]) -> Result<(), FrameError> {
-        if buffer.first() == Some(&TLS_HANDSHAKE) { Err(FrameError::Tls) } else { Ok(()) }
-    }
-
-    fn decode_frame<'a>(&self, buffer: &'a [u8]) -> Result<Decoded<'a>, FrameError> {
-        let Some(consumed) = self.frame_length(buffer)? else { return Ok(Decoded::Incomplete) };
-        // The original judges whole frames only, and so do we: an early verdict on the type would save nothing but time.
-        let Some(frame) = buffer.get(..consumed) else { return Ok(Decoded::Incomplete) };
-        let Some((&[_, _, _, _, type_byte, a, b, c], content)) = frame.split_first_chunk::<FRAME_FIXED_BYTES>() else {
-            return Ok(Decoded::Incomplete);
-        };
-        let serialize_type = SerializeType::from_wire(type_byte).ok_or(FrameError::BadSerializeType(type_byte))?;
-        let header_length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
-        if header_length == 0 || header_length > content.len() {
-            return Err(FrameError::HeaderOverrun { header: header_length, room: content.len() });
-        }
-        let (header, body) = content.split_at(header_length);
-        let body = (!body.is_empty()).then_some(body);
-        Ok(Decoded::Frame(Frame { serialize_type, header, body, consumed }))
-    }
-
-    /// The size of the frame, its length word included; `None` if the length word is not complete.
-    fn frame_length(&self, buffer: &[u8]) -> Result<Option<usize>, FrameError> {
-        let Some(&word) = buffer.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
-        let signed = i32::from_be_bytes(word);
-        let Ok(rest) = usize::try_from(signed) else { return Err(FrameError::Negative(signed)) };
-        if rest < FRAME_FIXED_BYTES - LENGTH_BYTES {
-            return Err(FrameError::Truncated(signed));
-        }
-        let length = rest.saturating_add(LENGTH_BYTES);
-        let max = self.limits.frame_bytes_max;
-        if length > max { Err(FrameError::TooLong { length, max }) } else { Ok(Some(length)) }
+        decode_frame(buffer, limits)
     }
 }
 
+fn check_first_byte(buffer: &[u8]) -> Result<(), FrameError> {
+    if buffer.first() == Some(&TLS_HANDSHAKE) { Err(FrameError::Tls) } else { Ok(()) }
+}
+
+fn decode_frame<'a>(buffer: &'a [u8], limits: &Limits) -> Result<Decoded<'a>, FrameError> {
+    let Some(consumed) = frame_length(buffer, limits)? else { return Ok(Decoded::Incomplete) };
+    // The original judges whole frames only, and so do we: an early verdict on the type would save nothing but time.
+    let Some(frame) = buffer.get(..consumed) else { return Ok(Decoded::Incomplete) };
+    let Some((&[_, _, _, _, type_byte, a, b, c], content)) = frame.split_first_chunk::<FRAME_FIXED_BYTES>() else {
+        return Ok(Decoded::Incomplete);
+    };
+    let serialize_type = SerializeType::from_wire(type_byte).ok_or(FrameError::BadSerializeType(type_byte))?;
+    let header_length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
+    if header_length == 0 || header_length > content.len() {
+        return Err(FrameError::HeaderOverrun { header: header_length, room: content.len() });
+    }
+    let (header, body) = content.split_at(header_length);
+    let body = (!body.is_empty()).then_some(body);
+    Ok(Decoded::Frame(Frame { serialize_type, header, body, consumed }))
+}
+
+/// The size of the frame, its length word included; `None` if the length word is not complete.
+fn frame_length(buffer: &[u8], limits: &Limits) -> Result<Option<usize>, FrameError> {
+    let Some(&word) = buffer.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let signed = i32::from_be_bytes(word);
+    let Ok(rest) = usize::try_from(signed) else { return Err(FrameError::Negative(signed)) };
+    if rest < FRAME_FIXED_BYTES - LENGTH_BYTES {
+        return Err(FrameError::Truncated(signed));
+    }
+    let length = rest.saturating_add(LENGTH_BYTES);
+    let max = limits.frame_bytes_max;
+    if length > max { Err(FrameError::TooLong { length, max }) } else { Ok(Some(length)) }
+}
+
 /// What the next byte of the connection may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// A PROXY header, TLS or a frame.
+    #[default]
     Proxy,
     /// TLS or a frame.
     FirstByte,
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn first(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
-        FrameDecoder::new(&Limits::default()).decode(bytes)
+        FrameDecoder::new().decode(bytes, &Limits::default())
     }
 
     fn frame(length: u32, type_byte: u8, header_length: u32, rest: &[u8]) -> Vec<u8> {
@@ -264,31 +264,34 @@ mod tests {
     fn tls_is_seen_in_front_and_after_a_proxy_header_only() {
         assert_eq!(first(b"\x16"), Err(FrameError::Tls));
         assert_eq!(first(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00"), Err(FrameError::Tls));
-        let mut decoder = FrameDecoder::new(&Limits::default());
-        let proxy = decoder.decode(b"PROXY UNKNOWN\r\n").unwrap();
+        let mut decoder = FrameDecoder::new();
+        let proxy = decoder.decode(b"PROXY UNKNOWN\r\n", &Limits::default()).unwrap();
         assert_eq!(proxy, Decoded::Proxy(ProxyHeader { source: None, consumed: 15 }));
-        assert_eq!(decoder.decode(b""), Ok(Decoded::Incomplete));
-        assert_eq!(decoder.decode(b"\x16"), Err(FrameError::Tls));
-        let mut decoder = FrameDecoder::new(&Limits::default());
-        decoder.decode(&frame(6, 0, 2, b"hhhh")).unwrap();
-        assert_eq!(decoder.decode(b"\x16\x00\x00\x00").unwrap_err().reason(), "too_long");
+        assert_eq!(decoder.decode(b"", &Limits::default()), Ok(Decoded::Incomplete));
+        assert_eq!(decoder.decode(b"\x16", &Limits::default()), Err(FrameError::Tls));
+        let mut decoder = FrameDecoder::new();
+        decoder.decode(&frame(6, 0, 2, b"hhhh"), &Limits::default()).unwrap();
+        assert_eq!(decoder.decode(b"\x16\x00\x00\x00", &Limits::default()).unwrap_err().reason(), "too_long");
     }
 
     #[test]
     fn one_proxy_header_is_enough() {
-        let mut decoder = FrameDecoder::new(&Limits::default());
-        decoder.decode(b"PROXY UNKNOWN\r\nPROXY UNKNOWN\r\n").unwrap();
-        assert_eq!(decoder.decode(b"PROXY UNKNOWN\r\n").unwrap_err().reason(), "too_long");
+        let mut decoder = FrameDecoder::new();
+        decoder.decode(b"PROXY UNKNOWN\r\nPROXY UNKNOWN\r\n", &Limits::default()).unwrap();
+        assert_eq!(decoder.decode(b"PROXY UNKNOWN\r\n", &Limits::default()).unwrap_err().reason(), "too_long");
     }
 
     #[test]
     fn nothing_is_served_before_twelve_bytes() {
         let bytes = frame(6, 0, 2, b"hh");
         assert_eq!(first(&bytes), Ok(Decoded::Incomplete));
-        let mut decoder = FrameDecoder::new(&Limits::default());
+        let mut decoder = FrameDecoder::new();
         let twice = [&bytes[..], &bytes].concat();
-        let Ok(Decoded::Frame(frame)) = decoder.decode(&twice) else { panic!("no frame") };
+        let Ok(Decoded::Frame(frame)) = decoder.decode(&twice, &Limits::default()) else { panic!("no frame") };
         assert_eq!(frame.consumed, 10);
-        assert!(matches!(decoder.decode(&bytes), Ok(Decoded::Frame(_))), "only the first 12 bytes are waited for");
+        assert!(
+            matches!(decoder.decode(&bytes, &Limits::default()), Ok(Decoded::Frame(_))),
+            "only the first 12 bytes are waited for"
+        );
     }
 }

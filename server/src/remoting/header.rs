@@ -98,10 +98,13 @@ impl<'a> Request<'a> {
     ///
     /// [`HeaderError`]. The connection should be closed, as the original does.
     pub fn decode(frame: &Frame<'a>, limits: &Limits) -> Result<Self, HeaderError> {
+        // Filled in place: the arguments make this too large a value to be handed around.
+        let mut request = Self::default();
         match frame.serialize_type {
-            SerializeType::Json => json_header::decode(frame.header, limits),
-            SerializeType::RocketMq => binary_header::decode(frame.header, limits),
+            SerializeType::Json => json_header::decode(frame.header, &mut request, limits)?,
+            SerializeType::RocketMq => binary_header::decode(frame.header, &mut request, limits)?,
         }
+        Ok(request)
     }
 
     /// Whether this is an answer. It belongs to no request of ours on an accepted connection and gets no answer.
@@ -137,13 +140,14 @@ impl<'a> ExtFields<'a> {
         self.get(key).map(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// All keys with their values, in the order of the frame. A key that was sent twice occurs twice.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries().filter_map(|(key, value)| Some((key.as_ref(), value.as_deref()?)))
+    /// All keys with their values, null as `None`, in the order of the frame. A key that was sent twice occurs twice.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.entries().map(|(key, value)| (key.as_ref(), value.as_deref()))
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        self.inline.clear();
+        self.spilled.clear();
     }
 
     pub(super) fn into_owned(self) -> ExtFields<'static> {
@@ -155,20 +159,28 @@ impl<'a> ExtFields<'a> {
         }
     }
 
+    /// Whether everything is a slice of the frame and nothing went to the heap.
+    #[cfg(test)]
+    pub(super) fn is_borrowed(&self) -> bool {
+        let borrowed = |text: &Cow<'_, str>| matches!(text, Cow::Borrowed(_));
+        let is_borrowed = |(key, value): &Entry<'a>| borrowed(key) && value.as_ref().is_none_or(borrowed);
+        self.spilled.capacity() == 0 && self.entries().all(is_borrowed)
+    }
+
     fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry<'a>> {
         self.inline.iter().chain(&self.spilled)
     }
 
     pub(super) fn push(
         &mut self,
-        key: impl Into<Cow<'a, str>>,
+        key: Cow<'a, str>,
         value: Option<Cow<'a, str>>,
         limits: &Limits,
     ) -> Result<(), HeaderError> {
         if self.inline.len() + self.spilled.len() >= limits.ext_fields_max {
             return Err(HeaderError::TooManyFields { max: limits.ext_fields_max });
         }
-        if let Err(full) = self.inline.try_push((key.into(), value)) {
+        if let Err(full) = self.inline.try_push((key, value)) {
             self.spilled.push(full.element());
         }
         Ok(())
@@ -191,7 +203,7 @@ mod tests {
     fn fields(pairs: &[(&'static str, Option<&'static str>)]) -> ExtFields<'static> {
         let mut ext = ExtFields::default();
         for &(key, value) in pairs {
-            ext.push(key, value.map(Cow::Borrowed), &Limits::default()).unwrap();
+            ext.push(Cow::Borrowed(key), value.map(Cow::Borrowed), &Limits::default()).unwrap();
         }
         ext
     }
@@ -202,7 +214,7 @@ mod tests {
         assert_eq!(ext.get("a"), Some("3"));
         assert_eq!(ext.get("b"), None);
         assert_eq!(ext.get("c"), None);
-        assert_eq!(ext.iter().collect::<Vec<_>>(), [("a", "1"), ("b", "2"), ("a", "3")]);
+        assert_eq!(ext.iter().collect::<Vec<_>>(), [("a", Some("1")), ("b", Some("2")), ("a", Some("3")), ("b", None)]);
     }
 
     #[test]
@@ -219,9 +231,9 @@ mod tests {
         let limits = Limits { ext_fields_max: 14, ..Limits::default() };
         let mut ext = ExtFields::default();
         for _ in 0..14 {
-            ext.push("k", None, &limits).unwrap();
+            ext.push(Cow::Borrowed("k"), None, &limits).unwrap();
         }
-        assert_eq!(ext.push("k", None, &limits), Err(HeaderError::TooManyFields { max: 14 }));
+        assert_eq!(ext.push(Cow::Borrowed("k"), None, &limits), Err(HeaderError::TooManyFields { max: 14 }));
     }
 
     #[test]
