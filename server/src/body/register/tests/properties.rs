@@ -296,20 +296,3 @@ proptest! {
         }
     }
 }
-
-/// The seeds of the fuzz target `register_body`: one byte says how the rest is parsed.
-#[test]
-fn fuzz_corpus() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/register_body");
-    let mut parsed = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let seed = std::fs::read(&path).unwrap();
-        let Some((&mode, rest)) = seed.split_first() else { continue };
-        let version = [36, 37, 412, 513][usize::from(mode & 3)];
-        let body = if mode & 8 != 0 { zlib(rest) } else { rest.to_vec() };
-        parsed +=
-            usize::from(parse_register_body(Some(&body), version, mode & 4 != 0, NOW, &BodyLimits::default()).is_ok());
-    }
-    assert!(parsed > 20, "{parsed} seeds parse");
-}
