@@ -1,5 +1,7 @@
 //! Runs the checks of the fuzz targets on their corpora.
 
+#[path = "../../fuzz/checks/bodies.rs"]
+mod bodies;
 #[path = "../../fuzz/checks/remoting.rs"]
 mod remoting;
 
@@ -28,4 +30,9 @@ fn json_header() {
 #[test]
 fn binary_header() {
     replay("binary_header", remoting::binary_header);
+}
+
+#[test]
+fn register_body() {
+    replay("register_body", bodies::register_body);
 }
