@@ -146,7 +146,8 @@ impl Tables {
             live_cluster: registration.cluster.clone(),
         };
         let replaced = group.put_member(member.clone());
-        is_changed |= !moved.is_empty() || replaced.as_ref().is_none_or(|replaced| replaced.addr != member.addr);
+        // Also by its cluster alone: routes show only the filter servers of members in the group's own cluster.
+        is_changed |= !moved.is_empty() || replaced.as_ref() != Some(&member);
         let former_id = moved.last().map(|member| member.id);
         for gone in moved.into_iter().chain(replaced) {
             let gone_key = gone.live_key();

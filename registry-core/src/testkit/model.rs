@@ -420,11 +420,14 @@ impl Model {
             for member in group.members.values().filter(|member| member.live.cluster == group.cluster) {
                 let servers = &self.live[&member.live].filters;
                 if !servers.is_empty() {
-                    filters.insert(member.addr.clone(), servers.clone());
+                    // The table has one list an address; of several clusters' lists any may stand, here the smallest.
+                    let piece = format!("{:?}:{}", member.addr, list(servers));
+                    let shown = filters.entry(member.addr.clone()).or_insert_with(|| piece.clone());
+                    *shown = piece.min(shown.clone());
                 }
             }
         }
-        let filters = joined(filters.iter().map(|(addr, servers)| format!("{addr:?}:{}", list(servers))));
+        let filters = joined(filters.into_values());
         let order = order.map_or(String::new(), |order| format!(",\"orderTopicConf\":{order:?}"));
         format!(
             "{{\"brokerDatas\":[{}],\"filterServerTable\":{{{filters}}}{order},\"queueDatas\":[{}]{}}}",
