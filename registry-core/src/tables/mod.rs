@@ -125,6 +125,8 @@ impl Tables {
             Command::RegisterTopic { topic, queues } => self.register_topic(topic, queues),
             Command::DeleteTopicWithRegistration(on) => {
                 self.delete_topic_with_registration = *on;
+                // A registration that took nothing away before may do so now.
+                self.live.iter().for_each(|(_, entry)| entry.record.touch());
                 Applied::new(Outcome::Done)
             }
         }

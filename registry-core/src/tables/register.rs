@@ -21,6 +21,15 @@ struct Before {
     is_first: bool,
     /// Whether its topic table has another version than last time.
     is_changed: bool,
+    /// Whether its topics count: those of the master, or of the slave that would act as one.
+    takes_topics: bool,
+}
+
+impl Before {
+    /// Whether what the registration brings replaces what is there.
+    fn is_refresh(&self) -> bool {
+        self.is_first || self.is_changed
+    }
 }
 
 impl Tables {
@@ -34,12 +43,9 @@ impl Tables {
         let is_group_changed = self.join_group(index, registration, &key, now);
 
         let group = self.groups.at(index);
-        let is_master = registration.broker_id == 0;
-        let is_prime_slave =
-            registration.enable_acting_master.is_some() && !is_master && group.min_id() == Some(registration.broker_id);
         let mut are_topics_changed = false;
-        if is_master || is_prime_slave {
-            let is_read_only = is_prime_slave && group.enable_acting_master;
+        if before.takes_topics {
+            let is_read_only = registration.broker_id != 0 && group.enable_acting_master;
             are_topics_changed = self.take_topics(index, registration, &before, is_read_only);
         }
         if is_group_changed || are_topics_changed {
@@ -83,36 +89,46 @@ impl Tables {
                 Some(_) => {}
             }
         }
-        self.check_room(registration, group)?;
-
         let key = LiveKey { cluster: registration.cluster.clone(), addr: broker_addr.clone() };
-        Ok(Before {
+        let would_be_first =
+            group.into_iter().flat_map(Group::members).all(|held| held.addr == *broker_addr || held.id >= *broker_id);
+        let is_prime_slave = registration.enable_acting_master.is_some() && would_be_first;
+        let before = Before {
             group: index,
             min_id: group.and_then(Group::min_id).unwrap_or(0),
             is_first,
             is_changed: self.live.get(&key).is_none_or(|entry| entry.record.data_version != body.data_version),
-        })
+            takes_topics: body.topics.is_some() && (*broker_id == 0 || is_prime_slave),
+        };
+        self.check_room(registration, group, &before)?;
+        Ok(before)
     }
 
-    fn check_room(&self, registration: &Registration, group: Option<&Group>) -> Result<(), Refusal> {
+    fn check_room(&self, registration: &Registration, group: Option<&Group>, before: &Before) -> Result<(), Refusal> {
         let full = |table, limit| Err(Refusal::TableFull { table, limit });
         let limits = &self.limits;
         match group {
             None if self.groups.len() >= limits.groups_max => return full("groups_max", limits.groups_max),
             Some(group)
-                if group.member(registration.broker_id).is_none() && group.members().len() >= limits.members_max =>
+                if group.member(registration.broker_id).is_none()
+                    && group.members().iter().filter(|held| held.addr != registration.broker_addr).count()
+                        >= limits.members_max =>
             {
                 return full("members_max", limits.members_max);
             }
             _ => {}
         }
+        if !before.takes_topics {
+            return Ok(());
+        }
         let body = &registration.body;
-        let brought = body.topics.as_ref().map_or(0, crate::TopicTable::len) + body.mappings.len();
+        let mappings = if before.is_refresh() { &body.mappings[..] } else { &[] };
+        let brought = body.topics.as_ref().map_or(0, crate::TopicTable::len) + mappings.len();
         if self.topics.len() + brought <= limits.topics_max {
             return Ok(());
         }
         let names = body.topics.iter().flat_map(crate::TopicTable::iter).map(|(name, _)| name);
-        let new = names.chain(body.mappings.iter().map(|(name, _)| &**name));
+        let new = names.chain(mappings.iter().map(|(name, _)| &**name));
         let new = new.filter(|name| self.topics.find(name).is_none()).count();
         if self.topics.len() + new > limits.topics_max {
             return full("topics_max", limits.topics_max);
@@ -146,7 +162,8 @@ impl Tables {
             live_cluster: registration.cluster.clone(),
         };
         let replaced = group.put_member(member.clone());
-        is_changed |= !moved.is_empty() || replaced.as_ref().is_none_or(|replaced| replaced.addr != member.addr);
+        // Also by its cluster alone: routes show only the filter servers of members in the group's own cluster.
+        is_changed |= !moved.is_empty() || replaced.as_ref() != Some(&member);
         let former_id = moved.last().map(|member| member.id);
         for gone in moved.into_iter().chain(replaced) {
             let gone_key = gone.live_key();
@@ -243,7 +260,7 @@ impl Tables {
         if self.delete_topic_with_registration && body.mappings.is_empty() {
             is_changed |= self.remove_topics_not_in(index, topics);
         }
-        let is_refresh = before.is_first || before.is_changed;
+        let is_refresh = before.is_refresh();
         for (name, settings) in topics.iter() {
             // An equal version leaves alone what the broker already has: so a wiped permission stays wiped.
             let is_held = || self.topics.find(name).is_some_and(|at| self.topics.slot_of(at, index).is_some());

@@ -104,6 +104,8 @@ impl Tables {
             return;
         };
         entry.groups.retain(|&group| group != index);
+        // The registration that made the record may be the one that joined this group: to repeat it would be news.
+        entry.record.touch();
         if or_remove && entry.groups.is_empty() {
             self.remove_live_entry(key);
         }
