@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use support::process::Settings;
-use world::World;
+use world::{Failure, World};
 
 const STEPS: usize = 2_000;
 const SEQUENCE: std::ops::Range<usize> = 1..60;
@@ -46,6 +46,18 @@ fn topics_deleted_by_registration() {
 }
 
 #[test]
+fn a_failing_sequence_is_shortened() {
+    let ops: Vec<Op> = (0..40).map(|id| Op { id, ..Op::default() }).collect();
+    let fails = |ops: &[Op]| {
+        let first = ops.iter().position(|op| op.id == 7)?;
+        let steps = first + 2 + ops[first..].iter().skip(1).position(|op| op.id == 30)?;
+        Some(Failure { steps, why: "7, later 30".into() })
+    };
+    let (ops, _) = shorten(ops.clone(), fails(&ops).expect("it fails"), fails);
+    assert_eq!(ops.iter().map(|op| op.id).collect::<Vec<_>>(), [7, 30]);
+}
+
+#[test]
 fn steps_are_read_as_they_are_written() {
     let ops =
         vec![Op { code: 103, id: -1, topics: 3, ..Op::default() }, Op { code: op::CLOSE, addr: 2, ..Op::default() }];
@@ -63,54 +75,53 @@ fn compare(what: &str, settings: &Settings) {
     let mut sequence = 0;
     for ops in op::parse(REGRESSIONS).expect("regressions.txt") {
         sequence += 1;
-        if let Err(why) = world.run(sequence, &ops) {
-            panic!("a sequence of regressions.txt:\n{}{why}", op::lines(&ops));
+        if let Err(failure) = world.run(sequence, &ops) {
+            panic!("a sequence of regressions.txt:\n{}{}", op::lines(&ops), failure.why);
         }
     }
-    let mut runner = runner(seed);
+    let mut runner = runner(what, seed);
     let strategy = proptest::collection::vec(op::any_op(), SEQUENCE);
     while world.sent < target {
         sequence += 1;
-        let mut tree = strategy.new_tree(&mut runner).expect("a sequence");
-        if let Err(why) = world.run(sequence, &tree.current()) {
+        let ops = strategy.new_tree(&mut runner).expect("a sequence").current();
+        if let Err(failure) = world.run(sequence, &ops) {
             drop(world);
-            let (ops, why) = shrink(what, settings, &mut tree, why);
-            panic!(
-                "{what}, DIFFERENTIAL_SEED={seed}, sequence {sequence}. For regressions.txt:\n{}\n{why}",
-                op::lines(&ops)
-            );
+            let fails = |ops: &[Op]| World::start(what, settings).expect("it started before").run(1, ops).err();
+            let (ops, why) = shorten(ops, failure, fails);
+            panic!("{what}, seed {seed}, sequence {sequence}. For regressions.txt:\n{}\n{why}", op::lines(&ops));
         }
     }
     println!("differential {what}: {} steps in {sequence} sequences; not sent: {:?}", world.sent, world.skipped);
 }
 
-/// Looks for a shorter sequence that fails, each on fresh servers, as the failing one may have left them unequal.
-fn shrink(
-    what: &str,
-    settings: &Settings,
-    tree: &mut impl ValueTree<Value = Vec<Op>>,
-    why: String,
-) -> (Vec<Op>, String) {
+/// Looks for a shorter sequence that fails too, leaving out parts of half the length, a quarter, ... one step.
+/// Each try has fresh servers, as a failure may leave them unequal.
+fn shorten(mut ops: Vec<Op>, mut failure: Failure, fails: impl Fn(&[Op]) -> Option<Failure>) -> (Vec<Op>, String) {
     let start = Instant::now();
-    let mut shortest = (tree.current(), why);
-    let mut more = tree.simplify();
-    while more && start.elapsed() < SHRINK_TIME {
-        let ops = tree.current();
-        let mut world = World::start(what, settings).expect("it started before");
-        more = match world.run(1, &ops) {
-            Ok(()) => tree.complicate(),
-            Err(why) => {
-                shortest = (ops, why);
-                tree.simplify()
+    ops.truncate(failure.steps);
+    let mut part = ops.len() / 2;
+    while part > 0 {
+        let mut from = 0;
+        while from < ops.len() && start.elapsed() < SHRINK_TIME {
+            let mut fewer = ops.clone();
+            fewer.drain(from..ops.len().min(from + part));
+            match fails(&fewer) {
+                Some(other) => {
+                    fewer.truncate(other.steps);
+                    (ops, failure) = (fewer, other);
+                }
+                None => from += part,
             }
-        };
+        }
+        part /= 2;
     }
-    shortest
+    (ops, failure.why)
 }
 
-fn runner(seed: u64) -> TestRunner {
+fn runner(what: &str, seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    bytes[8..16].copy_from_slice(&u64::from(crc32fast::hash(what.as_bytes())).to_be_bytes());
     TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 

@@ -165,6 +165,17 @@ impl Shadow {
         }
     }
 
+    /// The group is what the outcome says, now that it was read again.
+    pub(crate) fn foresaw(&self, op: &Op, outcome: Option<Outcome>) -> bool {
+        let (_, addr) = self.broker(op);
+        let holds = self.group(op).is_some_and(|group| group.addrs.get(&op.id) == Some(&addr));
+        match outcome {
+            Some(Outcome::Accepted { .. }) => holds,
+            Some(Outcome::Conflict | Outcome::SingleTopic) => !holds,
+            Some(Outcome::BadBody) | None => true,
+        }
+    }
+
     /// A connection was lost and took its broker along.
     pub(crate) fn note_loss(&mut self, broker: &Broker) {
         self.live.remove(broker);

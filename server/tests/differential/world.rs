@@ -31,6 +31,14 @@ struct Peer {
     links: HashMap<(String, String, i64), Client>,
 }
 
+/// Where the two servers differed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// So many steps were enough.
+    pub(crate) steps: usize,
+    pub(crate) why: String,
+}
+
 /// Both servers, and what is known of their state.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -65,13 +73,15 @@ impl World {
     }
 
     /// Carries out a sequence, which finds both servers without brokers and leaves them so.
-    pub(crate) fn run(&mut self, sequence: u32, ops: &[Op]) -> Result<(), String> {
+    pub(crate) fn run(&mut self, sequence: u32, ops: &[Op]) -> Result<(), Failure> {
         self.shadow = Shadow::new(Names { sequence });
         for (index, op) in ops.iter().enumerate() {
-            self.step(op).map_err(|why| format!("after step {} ({op}):\n{why}", index + 1))?;
+            let what = format!("after step {} ({op}):", index + 1);
+            self.step(op).map_err(|why| Failure { steps: index + 1, why: format!("{what}\n{why}") })?;
         }
-        self.look_at_everything().map_err(|why| format!("at the end:\n{why}"))?;
-        self.clear().map_err(|why| format!("when all brokers left:\n{why}"))
+        let at_end = |why| Failure { steps: ops.len(), why };
+        self.look_at_everything().map_err(|why| at_end(format!("at the end:\n{why}")))?;
+        self.clear().map_err(|why| at_end(format!("when all brokers left:\n{why}")))
     }
 
     fn step(&mut self, op: &Op) -> Result<(), String> {
@@ -81,17 +91,21 @@ impl World {
         }
         self.sent += 1;
         let op = &exclusions::return_as_new(&self.shadow, op.clone(), 1000 + i64::from(self.opaque));
+        let outcome = (op.code == 103).then(|| self.shadow.outcome(op));
         if op.code == CLOSE {
             self.close(op)?;
         } else {
-            let outcome = (op.code == 103).then(|| self.shadow.outcome(op));
             self.exchange(op)?;
             self.shadow.note(op, outcome, self.deletes_topics);
         }
         if op.code == 104 {
             self.peers.iter_mut().filter(|peer| peer.queues).try_for_each(Peer::settle)?;
         }
-        self.look_around(op)
+        self.look_around(op)?;
+        match self.shadow.foresaw(op, outcome) {
+            true => Ok(()),
+            false => Err(format!("foreseen for the registration: {outcome:?}, the original did something else")),
+        }
     }
 
     /// Sends a request to both and compares the answers.
