@@ -7,3 +7,4 @@ pub mod json;
 pub mod kv;
 pub mod limits;
 pub mod remoting;
+pub mod storage;
