@@ -15,6 +15,7 @@ type Exclusion = fn(&Shadow, &Op) -> bool;
 pub(crate) const SKIPPED: &[(&str, Exclusion)] = &[
     ("group_of_another_cluster", group_of_another_cluster),
     ("address_of_another_group", address_of_another_group),
+    ("late_farewell", late_farewell),
     ("refusal_with_effects", refusal_with_effects),
     ("partial_topic_registration", partial_topic_registration),
     ("live_entry_of_a_replaced_address", live_entry_of_a_replaced_address),
@@ -37,6 +38,11 @@ fn group_of_another_cluster(shadow: &Shadow, op: &Op) -> bool {
 /// other group is left without one. Also 104 with a name that is not the group's.
 fn address_of_another_group(shadow: &Shadow, op: &Op) -> bool {
     matches!(op.code, 103 | 104) && shadow.other_group_with_address(op).is_some()
+}
+
+/// 6.1 Q5: the original unregisters by address alone. Ours ignores a farewell that is older than the registration.
+fn late_farewell(shadow: &Shadow, op: &Op) -> bool {
+    op.code == 104 && shadow.is_of_the_past(op)
 }
 
 /// 6.1 Q11: a refused registration creates the group, sets zone and acting flag, and moves the address off its old id

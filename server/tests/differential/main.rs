@@ -20,6 +20,7 @@ use op::Op;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use support::official::say;
 use support::process::Settings;
 use world::{Failure, World};
 
@@ -69,7 +70,7 @@ fn compare(what: &str, settings: &Settings) {
     let target: usize = from_environment("DIFFERENTIAL_STEPS").unwrap_or(STEPS);
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let seed: u64 = from_environment("DIFFERENTIAL_SEED").unwrap_or_else(clock);
-    println!("differential {what}: DIFFERENTIAL_SEED={seed} DIFFERENTIAL_STEPS={target}");
+    say(&format!("differential {what}: DIFFERENTIAL_SEED={seed} DIFFERENTIAL_STEPS={target}"));
     let Some(mut world) = World::start(&format!("differential {what}"), settings) else { return };
 
     let mut sequence = 0;
@@ -91,7 +92,8 @@ fn compare(what: &str, settings: &Settings) {
             panic!("{what}, seed {seed}, sequence {sequence}. For regressions.txt:\n{}\n{why}", op::lines(&ops));
         }
     }
-    println!("differential {what}: {} steps in {sequence} sequences; not sent: {:?}", world.sent, world.skipped);
+    let World { sent, skipped, .. } = &world;
+    say(&format!("differential {what}: {sent} steps in {sequence} sequences; not sent: {skipped:?}"));
 }
 
 /// Looks for a shorter sequence that fails too, leaving out parts of half the length, a quarter, ... one step.

@@ -35,6 +35,12 @@ pub(crate) struct Live {
     version: Value,
 }
 
+#[derive(Debug, Default)]
+struct Past {
+    ids: HashSet<i64>,
+    links: HashSet<i64>,
+}
+
 /// What a registration will come to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Outcome {
@@ -53,6 +59,8 @@ pub(crate) struct Shadow {
     pub(crate) names: Names,
     pub(crate) groups: BTreeMap<String, Group>,
     pub(crate) live: HashMap<Broker, Live>,
+    /// Ids that a live broker registered with, and connections that it came over.
+    pasts: HashMap<Broker, Past>,
     /// Addresses that lost their id to another; the original keeps their live entries.
     pub(crate) ghosts: HashSet<Broker>,
     /// Topics that have queues, by the original's list.
@@ -69,6 +77,7 @@ impl Shadow {
             names,
             groups: BTreeMap::new(),
             live: HashMap::new(),
+            pasts: HashMap::new(),
             ghosts: HashSet::new(),
             topics: HashSet::new(),
             mappings: HashSet::new(),
@@ -90,6 +99,15 @@ impl Shadow {
         let name = self.names.broker(op.broker);
         let mut others = self.groups.iter().filter(|(other, _)| **other != name);
         others.find(|(_, group)| group.cluster == cluster && group.has(&addr)).map(|(name, _)| name.as_str())
+    }
+
+    /// The step comes over a connection that its broker has left, or quotes an id that it has given up.
+    pub(crate) fn is_of_the_past(&self, op: &Op) -> bool {
+        let broker = self.broker(op);
+        let (Some(past), Some(live)) = (self.pasts.get(&broker), self.live.get(&broker)) else { return false };
+        let id = self.group(op).and_then(|group| group.addrs.iter().find(|(_, addr)| **addr == broker.1));
+        let is_present_id = id.is_some_and(|(id, _)| *id == op.id);
+        (op.link != live.link && past.links.contains(&op.link)) || (!is_present_id && past.ids.contains(&op.id))
     }
 
     /// What the rules of 3.4 make of a registration.
@@ -122,16 +140,9 @@ impl Shadow {
     pub(crate) fn note(&mut self, op: &Op, outcome: Option<Outcome>, deletes_topics: bool) {
         let broker = self.broker(op);
         match (op.code, outcome) {
-            (103, Some(Outcome::Conflict)) => {
-                self.live.remove(&broker);
-                self.ghosts.remove(&broker);
-            }
+            (103, Some(Outcome::Conflict)) | (104, _) => self.forget(&broker),
             (103, Some(Outcome::Accepted { topics, changed })) => {
                 self.note_registration(op, topics && changed, topics && deletes_topics)
-            }
-            (104, _) => {
-                self.live.remove(&broker);
-                self.ghosts.remove(&broker);
             }
             (216, _) => {
                 let topic = self.names.topic(op.topic);
@@ -146,10 +157,13 @@ impl Shadow {
         let replaced = self.group(op).and_then(|group| group.addrs.get(&op.id)).filter(|old| **old != broker.1);
         if let Some(old) = replaced.cloned() {
             let old = (broker.0.clone(), old);
-            self.live.remove(&old);
+            self.forget(&old);
             self.ghosts.insert(old);
         }
         self.ghosts.remove(&broker);
+        let past = self.pasts.entry(broker.clone()).or_default();
+        past.ids.insert(op.id);
+        past.links.insert(op.link);
         self.live.insert(broker, Live { link: op.link, version: request::data_version(op) });
         let name = self.names.broker(op.broker);
         if deletes_topics && request::mappings(op).is_empty() {
@@ -178,7 +192,13 @@ impl Shadow {
 
     /// A connection was lost and took its broker along.
     pub(crate) fn note_loss(&mut self, broker: &Broker) {
+        self.forget(broker);
+    }
+
+    fn forget(&mut self, broker: &Broker) {
         self.live.remove(broker);
+        self.pasts.remove(broker);
+        self.ghosts.remove(broker);
     }
 
     /// Takes the groups and topics from the original's answers to 106 and 206.

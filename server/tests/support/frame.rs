@@ -80,7 +80,7 @@ pub(crate) struct Frame {
     /// The whole frame, the length word included.
     pub(crate) bytes: Vec<u8>,
     pub(crate) binary: bool,
-    /// `code`, `flag`, `opaque`, `language`, `version`, `remark`, `extFields`, `serializeTypeCurrentRPC`, those there are.
+    /// Its fields as a map: those that there are.
     pub(crate) header: Map<String, Value>,
     /// `None`: no bytes after the header.
     pub(crate) body: Option<Vec<u8>>,
