@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 use server::limits::Limits;
 use server::remoting::{
-    Decoded, Encoder, Frame, FrameDecoder, FrameError, HeaderError, ProxyHeader, Request, RequestHeader, SerializeType,
+    Decoded, Encoder, Frame, FrameDecoder, FrameError, HeaderError, ProxyHeader, Request, RequestHeader, ResponseCode,
+    ResponseHeader, SerializeType,
 };
 
 /// One connection's decoder and what it has received and not consumed.
@@ -194,6 +195,38 @@ fn opaque_of(answer: &[u8]) -> i32 {
     };
     let header: Value = serde_json::from_slice(frame.header).expect("the answer has a JSON header");
     header["opaque"].as_i64().and_then(|opaque| i32::try_from(opaque).ok()).expect("an opaque")
+}
+
+#[test]
+fn answers_are_written_as_the_original_writes_them() {
+    let encoder = Encoder::new(SerializeType::Json, &Limits::default());
+    let mut checked = 0;
+    for step in ODD.iter().chain(&GOOD).flat_map(|name| steps(name)) {
+        let Some(answer) = bytes(&step, "answer_hex") else { continue };
+        let Ok(Decoded::Frame(frame)) = FrameDecoder::new().decode(&answer, &Limits::default()) else {
+            panic!("the answer is a frame")
+        };
+        let fields: Value = serde_json::from_slice(frame.header).expect("the answer has a JSON header");
+        let code = match fields["code"].as_i64() {
+            Some(0) => ResponseCode::Success,
+            Some(1) => ResponseCode::SystemError,
+            Some(3) => ResponseCode::RequestCodeNotSupported,
+            Some(17) => ResponseCode::TopicNotExist,
+            Some(22) => ResponseCode::QueryNotFound,
+            other => panic!("{other:?} is not a code of these scenarios"),
+        };
+        let ext: Option<Vec<_>> = fields["extFields"].as_object().map(|ext| {
+            ext.iter().map(|(key, value)| (key.as_str(), value.as_str().expect("a value is text"))).collect()
+        });
+        let (opaque, remark) = (opaque_of(&answer), fields["remark"].as_str());
+        let mut out = Vec::new();
+        let mark = encoder.begin(&mut out, &ResponseHeader { code, opaque, remark, ext: ext.as_deref() });
+        out.extend_from_slice(frame.body.unwrap_or_default());
+        assert!(encoder.finish(&mut out, mark));
+        assert_eq!(out, answer, "{step}");
+        checked += 1;
+    }
+    assert!(checked > 150, "only {checked} answers");
 }
 
 #[test]
