@@ -1,8 +1,10 @@
 //! What every lock strategy is tested with.
 //!
-//! * `conformance`: the rules of the protocol as scenarios, one test each, a module for each strategy.
+//! * [`conformance`]: the rules of the protocol as scenarios, one test each, a module for each strategy.
 //! * [`machine`]: random commands; a strategy against the tables, and the tables against a naive [`Model`].
 
+pub mod conformance;
+pub mod fixture;
 pub mod generate;
 pub mod machine;
 mod model;
