@@ -24,6 +24,21 @@ macro_rules! opaque_debug {
     )*};
 }
 
+/// Calls the macro `$callback` with a line `module: Registry;` for each strategy, for tests and for a server that has all
+/// of them. Needs every feature.
+#[macro_export]
+macro_rules! strategies {
+    ($callback:ident) => {
+        $callback! {
+            rwlock: $crate::RwLockRegistry;
+            dashmap: $crate::DashMapRegistry;
+            left_right: $crate::LeftRightRegistry;
+            epoch: $crate::EpochRegistry;
+            cached: $crate::CachedRegistry;
+        }
+    };
+}
+
 mod sync;
 
 #[cfg(feature = "baselines")]

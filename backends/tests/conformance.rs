@@ -1,8 +1,9 @@
 //! The rules of the protocol, on every strategy.
 #![cfg(not(loom))]
 
-use backends::{CachedRegistry, RwLockRegistry};
 use registry_core::conformance_suite;
 
-conformance_suite!(cached, CachedRegistry);
-conformance_suite!(rwlock, RwLockRegistry);
+macro_rules! suites {
+    ($($module:ident: $registry:path;)*) => { $(conformance_suite!($module, $registry);)* };
+}
+backends::strategies!(suites);

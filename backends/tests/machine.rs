@@ -1,20 +1,20 @@
 //! Random commands: every strategy against the tables, and the tables against the naive model.
 #![cfg(not(loom))]
 
-use backends::{CachedRegistry, RwLockRegistry};
 use proptest::proptest;
 use registry_core::testkit::{generate, machine};
 
-proptest! {
-    #![proptest_config(machine::config())]
-
-    #[test]
-    fn cached(steps in generate::steps()) {
-        machine::run::<CachedRegistry>(&steps);
-    }
-
-    #[test]
-    fn rwlock(steps in generate::steps()) {
-        machine::run::<RwLockRegistry>(&steps);
-    }
+macro_rules! machines {
+    ($($module:ident: $registry:path;)*) => {
+        proptest! {
+            #![proptest_config(machine::config())]
+            $(
+                #[test]
+                fn $module(steps in generate::steps()) {
+                    machine::run::<$registry>(&steps);
+                }
+            )*
+        }
+    };
 }
+backends::strategies!(machines);

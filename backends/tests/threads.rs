@@ -1,7 +1,6 @@
 //! Real threads on every strategy, and on those that are broken on purpose.
 #![cfg(not(loom))]
 
-use backends::{CachedRegistry, RwLockRegistry};
 use registry_core::{
     Registry,
     testkit::{
@@ -25,33 +24,22 @@ fn an_answered_heartbeat_saves<R: Registry>() {
     assert_eq!(beats.betrayed, 0, "{beats:?}");
 }
 
-mod cached {
-    use super::*;
+macro_rules! storms {
+    ($($module:ident: $registry:path;)*) => {
+        $(mod $module {
+            #[test]
+            fn readers_see_one_state() {
+                super::readers_see_one_state_the_newest_and_never_an_older_one::<$registry>();
+            }
 
-    #[test]
-    fn readers_see_one_state() {
-        readers_see_one_state_the_newest_and_never_an_older_one::<CachedRegistry>();
-    }
-
-    #[test]
-    fn an_answered_heartbeat_saves() {
-        super::an_answered_heartbeat_saves::<CachedRegistry>();
-    }
+            #[test]
+            fn an_answered_heartbeat_saves() {
+                super::an_answered_heartbeat_saves::<$registry>();
+            }
+        })*
+    };
 }
-
-mod rwlock {
-    use super::*;
-
-    #[test]
-    fn readers_see_one_state() {
-        readers_see_one_state_the_newest_and_never_an_older_one::<RwLockRegistry>();
-    }
-
-    #[test]
-    fn an_answered_heartbeat_saves() {
-        super::an_answered_heartbeat_saves::<RwLockRegistry>();
-    }
-}
+backends::strategies!(storms);
 
 /// Runs until the strategy was found out, or it is clear that it will not be.
 fn found_out<R: Registry>(is_found: impl Fn(&Findings) -> bool) {

@@ -3,6 +3,8 @@
 //! One is chosen when the server is compiled, so that the path of a lookup is free of indirections: by naming a feature
 //! `backend-*`, or without naming one, the default. With `all-backends` every strategy is there, and `--backend` chooses.
 
+use registry_core::Registry;
+
 use crate::{Server, ServerError, config::Settings};
 
 const NAMED: usize = cfg!(feature = "backend-cached") as usize
@@ -56,11 +58,16 @@ select! {
 }
 
 /// The strategy that serves unless another one is asked for.
-pub const DEFAULT: &str = <Selected as registry_core::Registry>::NAME;
+pub const DEFAULT: &str = <Selected as Registry>::NAME;
 
 /// Strategies that this server can be started with.
 #[cfg(feature = "all-backends")]
-pub const NAMES: &[&str] = &["rwlock", "dashmap", "left-right", "epoch", "cached"];
+pub const NAMES: &[&str] = {
+    macro_rules! names {
+        ($($module:ident: $registry:path;)*) => { &[$(<$registry as Registry>::NAME),*] };
+    }
+    backends::strategies!(names)
+};
 /// Strategies that this server can be started with.
 #[cfg(not(feature = "all-backends"))]
 pub const NAMES: &[&str] = &[DEFAULT];
@@ -74,15 +81,15 @@ pub const NAMES: &[&str] = &[DEFAULT];
 /// When there is no such strategy in this build.
 pub fn start(name: &str, settings: Settings) -> Result<Server, ServerError> {
     assert!(NAMES.contains(&name), "{name} is none of {NAMES:?}");
-    match name {
-        #[cfg(feature = "all-backends")]
-        "dashmap" => Server::start::<backends::DashMapRegistry>(settings),
-        #[cfg(feature = "all-backends")]
-        "left-right" => Server::start::<backends::LeftRightRegistry>(settings),
-        #[cfg(feature = "all-backends")]
-        "epoch" => Server::start::<backends::EpochRegistry>(settings),
-        #[cfg(feature = "all-backends")]
-        "cached" => Server::start::<backends::CachedRegistry>(settings),
-        _ => Server::start::<Selected>(settings),
+    #[cfg(feature = "all-backends")]
+    macro_rules! start_named {
+        ($($module:ident: $registry:path;)*) => {
+            $(if name == <$registry as Registry>::NAME {
+                return Server::start::<$registry>(settings);
+            })*
+        };
     }
+    #[cfg(feature = "all-backends")]
+    backends::strategies!(start_named);
+    Server::start::<Selected>(settings)
 }
