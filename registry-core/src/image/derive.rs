@@ -105,7 +105,7 @@ fn apply_groups(root: &mut Root, tables: &Tables, delta: &Delta) {
 }
 
 fn group_of(tables: &Tables, group: &crate::tables::Group) -> Group {
-    let mut filter_servers: Vec<(Name, Vec<Name>)> = group
+    let mut filter_servers: Vec<(Name, Vec<Option<Name>>)> = group
         .members()
         .iter()
         // The original looks filter servers up under the cluster of the group.

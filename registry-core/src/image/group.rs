@@ -39,7 +39,7 @@ pub struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(group: &tables::Group, filter_servers: Vec<(Name, Vec<Name>)>) -> Self {
+    pub(crate) fn new(group: &tables::Group, filter_servers: Vec<(Name, Vec<Option<Name>>)>) -> Self {
         let members: Box<[(i64, Name)]> =
             group.members().iter().map(|member| (member.id, member.addr.clone())).collect();
         let mut text = Vec::new();
@@ -190,7 +190,7 @@ fn write_queue_data(text: &mut Vec<u8>, broker_name: &str, settings: QueueSettin
     })
 }
 
-fn filter_server_piece(addr: &str, filters: &[Name]) -> Box<[u8]> {
+fn filter_server_piece(addr: &str, filters: &[Option<Name>]) -> Box<[u8]> {
     let mut out = Vec::new();
     write_string(&mut out, addr);
     out.extend_from_slice(b":[");
@@ -198,7 +198,10 @@ fn filter_server_piece(addr: &str, filters: &[Name]) -> Box<[u8]> {
         if at > 0 {
             out.push(b',');
         }
-        write_string(&mut out, filter);
+        match filter {
+            Some(filter) => write_string(&mut out, filter),
+            None => out.extend_from_slice(b"null"),
+        }
     }
     out.push(b']');
     out.into()

@@ -12,7 +12,7 @@ use crate::{ConnectionId, LiveKey, Name, liveness::LiveRecord};
 pub(crate) struct LiveEntry {
     pub(crate) record: Arc<LiveRecord>,
     pub(crate) timeout_ms: u64,
-    pub(crate) filter_servers: Vec<Name>,
+    pub(crate) filter_servers: Vec<Option<Name>>,
     /// Groups that have this broker as a member, each once.
     pub(crate) groups: Vec<u32>,
     /// Ids that the address had before the present one, the latest last. See [`FORMER_IDS_MAX`].

@@ -282,7 +282,7 @@ impl Tables {
         self.live.get(key).map(|entry| &entry.record)
     }
 
-    pub(crate) fn filter_servers(&self, key: &LiveKey) -> &[Name] {
+    pub(crate) fn filter_servers(&self, key: &LiveKey) -> &[Option<Name>] {
         self.live.get(key).map_or(&[], |entry| &entry.filter_servers)
     }
 

@@ -87,7 +87,7 @@ fn mapping() -> impl Strategy<Value = (Name, TopicMapping)> {
 
 fn body() -> impl Strategy<Value = RegisterBody> {
     let filters = prop_oneof![3 => Just(None), 1 => Just(Some(0)), 2 => (1..3usize).prop_map(Some)];
-    let filters = filters.prop_map(|count| count.map(|count| vec!["f1".into(), "f2".into()][..count].to_vec()));
+    let filters = filters.prop_map(|count| count.map(|count| vec![Some("f1".into()), None][..count].to_vec()));
     let mappings = prop_oneof![4 => Just(vec![]), 1 => vec(mapping(), 1..3)];
     (data_version(), option::weighted(0.95, topic_table()), mappings, filters).prop_map(
         |(data_version, topics, mappings, filter_servers)| RegisterBody {

@@ -38,7 +38,7 @@ struct Live {
     version: DataVersion,
     connection: ConnectionId,
     ha: Option<Name>,
-    filters: Vec<Name>,
+    filters: Vec<Option<Name>>,
     former_ids: Vec<i64>,
 }
 
@@ -421,7 +421,7 @@ impl Model {
                 let servers = &self.live[&member.live].filters;
                 if !servers.is_empty() {
                     // The table has one list an address; of several clusters' lists any may stand, here the smallest.
-                    let piece = format!("{:?}:{}", member.addr, list(servers));
+                    let piece = format!("{:?}:{}", member.addr, filter_list(servers));
                     let shown = filters.entry(member.addr.clone()).or_insert_with(|| piece.clone());
                     *shown = piece.min(shown.clone());
                 }
@@ -487,6 +487,12 @@ fn broker_data(name: &Name, group: &Group, ids: &BTreeMap<i64, Name>, style: Key
 
 fn joined(pieces: impl Iterator<Item = String>) -> String {
     pieces.collect::<Vec<_>>().join(",")
+}
+
+fn filter_list(servers: &[Option<Name>]) -> String {
+    let servers =
+        servers.iter().map(|server| server.as_ref().map_or("null".to_owned(), |server| format!("{server:?}")));
+    format!("[{}]", servers.collect::<Vec<_>>().join(","))
 }
 
 fn list<'a>(names: impl IntoIterator<Item = &'a Name>) -> String {

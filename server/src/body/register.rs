@@ -126,8 +126,8 @@ impl Parser<'_> {
         read_data_version(reader, self.now_wall_ms)
     }
 
-    /// Reads the filter servers. Nulls in the list are left out: nobody can be reached there.
-    pub(super) fn read_filter_servers(self, reader: &mut Reader<'_>) -> Result<Option<Vec<Name>>, BodyError> {
+    /// Reads the filter servers. Nulls in the list are kept: the original shows them to clients.
+    pub(super) fn read_filter_servers(self, reader: &mut Reader<'_>) -> Result<Option<Vec<Option<Name>>>, BodyError> {
         if reader.null()? {
             return Ok(None);
         }
@@ -135,7 +135,7 @@ impl Parser<'_> {
         reader.begin_array()?;
         while reader.next_element()? {
             check_count(servers.len(), "filter_servers_max", self.limits.filter_servers_max)?;
-            servers.extend(read_name(reader, self.limits)?);
+            servers.push(read_name(reader, self.limits)?);
         }
         Ok(Some(servers))
     }

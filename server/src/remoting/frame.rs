@@ -98,8 +98,8 @@ impl FrameDecoder {
     }
 
     /// A decoder for a connection on which the first frame has begun.
-    pub fn after_detection(limits: &Limits) -> Self {
-        Self { stage: Stage::Frames, limits: limits.clone() }
+    pub fn after_detection() -> Self {
+        Self { stage: Stage::Frames }
     }
 
     /// Reads what stands at the start of `buffer`: all bytes received and not consumed.

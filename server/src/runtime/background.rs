@@ -161,7 +161,7 @@ fn handle<R: Reader>(service: &mut Service<R>, writer: &WriterHandle, job: &Job)
 
 /// The frame, which its connection has decoded before.
 fn decode<'a, R: Reader>(service: &Service<R>, frame: &'a Bytes) -> Option<Frame<'a>> {
-    match FrameDecoder::after_detection(&service.shared().limits).decode(frame) {
+    match FrameDecoder::after_detection().decode(frame, &service.shared().limits) {
         Ok(Decoded::Frame(frame)) => Some(frame),
         _ => None,
     }

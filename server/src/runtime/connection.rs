@@ -159,7 +159,6 @@ impl<R: Registry> Connection<R> {
         stream: TcpStream,
         peer: SocketAddr,
     ) -> Self {
-        let decoder = FrameDecoder::new(&worker.shared.limits);
         Self {
             worker,
             link,
@@ -167,7 +166,7 @@ impl<R: Registry> Connection<R> {
             peer,
             source: None,
             stream,
-            decoder,
+            decoder: FrameDecoder::new(),
             input: BytesMut::new(),
             output: Vec::new(),
             has_registered: false,
@@ -228,7 +227,7 @@ impl<R: Registry> Connection<R> {
     /// Serves the frame that begins at `at`; `None` when it is not whole.
     fn serve_frame(&mut self, at: usize) -> Result<Option<Step>, End> {
         let Self { worker, decoder, input, output, .. } = self;
-        let frame = match decoder.decode(&input[at..])? {
+        let frame = match decoder.decode(&input[at..], &worker.shared.limits)? {
             Decoded::Incomplete => return Ok(None),
             Decoded::Proxy(header) => {
                 self.source = header.source;

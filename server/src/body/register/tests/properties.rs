@@ -125,7 +125,7 @@ fn reference(body: &Value) -> RegisterBody {
         topics,
         mappings: mappings.map(|(key, mapping)| (Name::from(&**key), reference_mapping(mapping))).collect(),
         filter_servers: filter_servers
-            .map(|servers| servers.iter().map(|server| server.as_str().unwrap().into()).collect()),
+            .map(|servers| servers.iter().map(|server| server.as_str().map(Name::from)).collect()),
     }
 }
 
