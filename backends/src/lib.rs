@@ -7,7 +7,7 @@
 //! | strategy | reader | publisher |
 //! |---|---|---|
 //! | [`rwlock`] | shared lock for one query | exclusive lock while a prepared change is applied |
-//! | [`cached`] | one atomic load; after a change one pointer copy | builds a snapshot beside the newest, swaps it |
+//! | [`cached`] | one fence, one atomic load; after a change one pointer copy | builds a snapshot beside the newest, swaps it |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 /// `Debug` for types whose content is too large, or too shared, to be shown.
