@@ -1,0 +1,33 @@
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/**
+ * Runs many commands of the administration tool in one virtual machine.
+ *
+ * Each line of the standard input is one command, its words parted by tabs. The answer is the number of
+ * bytes that the tool printed (both streams, as they came), a line feed, and these bytes.
+ */
+public class Mqadmin {
+    public static void main(String[] args) throws Exception {
+        PrintStream answers = System.out;
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            ByteArrayOutputStream printed = new ByteArrayOutputStream();
+            PrintStream both = new PrintStream(printed, true, StandardCharsets.UTF_8);
+            System.setOut(both);
+            System.setErr(both);
+            MQAdminStartup.main0(line.split("\t", -1), null);
+            both.flush();
+            answers.println(printed.size());
+            printed.writeTo(answers);
+            answers.flush();
+        }
+        // The tool leaves threads behind that would keep the process alive.
+        Runtime.getRuntime().halt(0);
+    }
+}
