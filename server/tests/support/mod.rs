@@ -1,0 +1,7 @@
+//! What several integration tests share: frames, compare rules, and the two servers.
+// Every test file compiles this module for itself and uses a part of it.
+#![allow(dead_code)]
+
+pub(crate) mod official;
+pub(crate) mod ours;
+pub(crate) mod process;
