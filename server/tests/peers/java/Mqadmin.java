@@ -10,8 +10,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 /**
  * Runs many commands of the administration tool in one virtual machine.
  *
- * Each line of the standard input is one command, its words parted by tabs. The answer is the number of
- * bytes that the tool printed (both streams, as they came), a line feed, and these bytes.
+ * Each line of the standard input is one command, its words parted by tabs. The answer is what the tool printed (both
+ * streams, as it came), ended by a line of the character EOT. The empty line asks for the list of all commands.
  */
 public class Mqadmin {
     public static void main(String[] args) throws Exception {
@@ -23,10 +23,10 @@ public class Mqadmin {
             PrintStream both = new PrintStream(printed, true, StandardCharsets.UTF_8);
             System.setOut(both);
             System.setErr(both);
-            MQAdminStartup.main0(line.split("\t", -1), null);
+            MQAdminStartup.main0(line.isEmpty() ? new String[0] : line.split("\t", -1), null);
             both.flush();
-            answers.println(printed.size());
             printed.writeTo(answers);
+            answers.println("\n\u0004");
             answers.flush();
         }
         // The tool leaves threads behind that would keep the process alive.

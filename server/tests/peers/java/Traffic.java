@@ -21,8 +21,9 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A producer and a consumer, told what to do by lines on the standard input. Words are parted by spaces, and each
- * line is answered by one line. Compiles against the clients of the 4.9 and the 5.x line.
+ * A producer and a consumer, told what to do by lines on the standard input. Words are parted by tabs, and each line is
+ * answered by one line that begins with ">", and a line of the character EOT. Compiles against the clients of the 4.9
+ * and the 5.x line.
  *
  * produce NAMESERVERS TOPIC COUNT             -> sent COUNT broker=N ...
  * consume NAMESERVERS TOPIC COUNT SECONDS     -> received DIFFERENT_BODIES
@@ -37,7 +38,7 @@ public class Traffic {
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Stream stream = null;
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-            String[] words = line.split(" ");
+            String[] words = line.split("\t", -1);
             String answer;
             try {
                 switch (words[0]) {
@@ -64,8 +65,8 @@ public class Traffic {
             } catch (Exception e) {
                 answer = "failed " + e.toString().replaceAll("\\s+", " ");
             }
-            // The marker keeps apart what libraries print.
-            System.out.println("> " + answer);
+            // Libraries print, too.
+            System.out.println("> " + answer + "\n\u0004");
             System.out.flush();
         }
         Runtime.getRuntime().halt(0);
