@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use self::commands::{Case, Compare, DIRECT, NOT_RUN, THROUGH_NAME_SERVER};
 use crate::broker::{Broker, CLUSTER, Plan};
+use crate::cluster::answer;
 use crate::install::{self, required};
 use crate::process::{Program, wait_until};
 use crate::support::process::{NameServer, Settings};
@@ -80,8 +81,10 @@ fn every_command_prints_the_same() {
     tool.make_topic(ours.addr(), "first", &[&broker]);
     tool.make_topic(official.addr(), "first", &[&broker]);
     let mut traffic = Program::start(&java, "Traffic");
-    let sent = traffic.ask(&["produce", &ours.addr().to_string(), "first", "100"]);
-    assert_eq!(sent.last().map(String::as_str), Some("> sent 100 broker-a=100"));
+    let sent = answer(&mut traffic, &["produce", &ours.addr().to_string(), "first", "100"]);
+    assert_eq!(sent, "sent 100 broker-a=100");
+    let received = answer(&mut traffic, &["consume", &ours.addr().to_string(), "first", "100", "60"]);
+    assert_eq!(received, "received 100");
 
     let mut comparison = Comparison::new(tool, broker, &ours, &official);
     for case in THROUGH_NAME_SERVER {
@@ -150,13 +153,16 @@ impl Comparison {
             .replace("{broker}", &self.broker.addr)
             .replace("{cluster}", CLUSTER)
             .replace("{folder}", &folder)
-            .replace("{side}", side.name);
+            .replace("{side}", side.name)
+            .replace("{first_message}", &first_message_id(&self.broker.addr));
         let printed = self.tool.run(side.tap.addr(), &command);
         let printed = printed
             .replace(&side.tap.addr().to_string(), "NAMESERVER")
-            .replace(&side.server.to_string(), "NAMESERVER")
+            .replace(&self.sides[0].server.to_string(), "NAMESERVER")
+            .replace(&self.sides[1].server.to_string(), "NAMESERVER")
             .replace(&folder, "FOLDER")
-            .replace(&format!("-{}", side.name), "-SIDE");
+            .replace(&format!("-{}", self.sides[0].name), "-SIDE")
+            .replace(&format!("-{}", self.sides[1].name), "-SIDE");
         (printed, side.tap.take_codes())
     }
 
@@ -199,6 +205,12 @@ impl Compare {
         }
         both[0] == both[1]
     }
+}
+
+/// A message is found by the address of its broker and its place there, 0 for the first.
+fn first_message_id(broker: &str) -> String {
+    let addr: SocketAddr = broker.parse().expect("an address");
+    format!("7F000001{:08X}{:016X}", addr.port(), 0)
 }
 
 /// The line with each number, and the blanks beside it, replaced by `#`.

@@ -1,7 +1,11 @@
 //! Brokers of an older line, and brokers with settings that concern the name server.
 
+use std::fs;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use crate::broker::{Broker, Plan};
 use crate::cluster::answer;
@@ -74,10 +78,13 @@ fn slave_acts_as_master() {
     let slave = Broker::start(&java, plan);
     tool.wait_for_broker(server.addr(), &slave);
     // The slave copies messages and topics from its master in its own time.
-    wait_until("the slave has the messages", Duration::from_secs(40), || {
-        let status = tool.run(server.addr(), &format!("haStatus -b {}", master.addr));
-        let topics = tool.run(server.addr(), &format!("brokerConsumeStats -b {}", slave.addr));
-        status.contains("#InSyncSlaveNum\t1") && !topics.contains("Exception")
+    let folder = TempDir::with_prefix("topics-").expect("temporary folder");
+    let export = format!("exportMetadata -b {} -t -f {}", slave.addr, folder.path().display());
+    wait_until("the slave has the messages and the topic", Duration::from_secs(40), || {
+        tool.run(server.addr(), &export);
+        let topics = fs::read_to_string(folder.path().join("topic.json")).unwrap_or_default();
+        let [theirs, its] = [&master, &slave].map(|broker| messages_end(&mut tool, server.addr(), broker));
+        topics.contains("kept") && theirs == its
     });
     let route = tool.run(server.addr(), "topicRoute -t kept");
     assert!(route.contains(&format!("0:\"{}\"", master.addr)), "{route}");
@@ -90,4 +97,10 @@ fn slave_acts_as_master() {
     let route = tool.run(server.addr(), "topicRoute -t kept");
     assert!(route.contains("\"enableActingMaster\":true") && !route.contains(&master.addr), "{route}");
     assert_eq!(answer(&mut traffic, &["consume", &addr, "kept", "50", "60"]), "received 50");
+}
+
+/// The line that says how far the messages of a broker go.
+fn messages_end(tool: &mut Tool, server: SocketAddr, broker: &Broker) -> Option<String> {
+    let status = tool.run(server, &format!("brokerStatus -b {}", broker.addr));
+    status.lines().find(|line| line.starts_with("commitLogMaxOffset")).map(str::to_owned)
 }

@@ -13,7 +13,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * Each line of the standard input is one command, its words parted by tabs. The answer is what the tool printed (both
  * streams, as it came), ended by a line of the character EOT. The empty line asks for the list of all commands.
  */
-public class Mqadmin {
+public class Mqadmin extends MQAdminStartup {
     public static void main(String[] args) throws Exception {
         PrintStream answers = System.out;
         hurryShutdowns();
@@ -23,7 +23,9 @@ public class Mqadmin {
             PrintStream both = new PrintStream(printed, true, StandardCharsets.UTF_8);
             System.setOut(both);
             System.setErr(both);
-            MQAdminStartup.main0(line.isEmpty() ? new String[0] : line.split("\t", -1), null);
+            // Some commands are good for one use, so each run makes its own.
+            SUB_COMMANDS.clear();
+            main0(line.isEmpty() ? new String[0] : line.split("\t", -1), null);
             both.flush();
             printed.writeTo(answers);
             answers.println("\n\u0004");

@@ -32,8 +32,6 @@ import org.apache.rocketmq.common.message.MessageExt;
  * stop                                        -> as status
  */
 public class Traffic {
-    private static int groups = 0;
-
     public static void main(String[] args) throws Exception {
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Stream stream = null;
@@ -73,7 +71,7 @@ public class Traffic {
     }
 
     private static String produce(String nameServers, String topic, int count) throws Exception {
-        DefaultMQProducer producer = producer(nameServers);
+        DefaultMQProducer producer = producer(nameServers, topic);
         Map<String, Integer> perBroker = new TreeMap<>();
         try {
             for (int i = 0; i < count; i++) {
@@ -92,8 +90,9 @@ public class Traffic {
     }
 
     private static String consume(String nameServers, String topic, int count, int seconds) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group("consumer"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("consumer-of-" + topic);
         consumer.setNamesrvAddr(nameServers);
+        // Groups with the same instance name would share one client.
         consumer.setInstanceName(consumer.getConsumerGroup());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
@@ -114,8 +113,8 @@ public class Traffic {
         return "received " + bodies.size();
     }
 
-    private static DefaultMQProducer producer(String nameServers) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(group("producer"));
+    private static DefaultMQProducer producer(String nameServers, String topic) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("producer-of-" + topic);
         producer.setNamesrvAddr(nameServers);
         producer.setInstanceName(producer.getProducerGroup());
         producer.setPollNameServerInterval(1000);
@@ -126,12 +125,6 @@ public class Traffic {
 
     private static Message message(String topic, int i) {
         return new Message(topic, "tag", ("message " + i).getBytes(StandardCharsets.UTF_8));
-    }
-
-    /** A client is shared by the groups with the same instance name, so each command gets its own. */
-    private static String group(String kind) {
-        groups++;
-        return kind + "-" + ProcessHandle.current().pid() + "-" + groups;
     }
 
     /** One message every few milliseconds, without the client's own repetitions. */
@@ -145,7 +138,7 @@ public class Traffic {
         private final Thread sender;
 
         Stream(String nameServers, String topic) throws Exception {
-            producer = producer(nameServers);
+            producer = producer(nameServers, topic);
             producer.setRetryTimesWhenSendFailed(0);
             sender = new Thread(() -> run(topic));
             sender.start();

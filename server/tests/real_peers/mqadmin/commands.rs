@@ -19,7 +19,7 @@ pub(crate) enum Compare {
 /// One command as it is run with each name server: first with ours, then with the official one.
 ///
 /// In the command `{broker}` is the address of the broker, `{cluster}` its cluster, `{folder}` and `{side}` are a
-/// folder and a word that belong to the name server.
+/// folder and a word that belong to the name server, and `{first_message}` the id of the first message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) command: &'static str,
@@ -72,7 +72,7 @@ pub(crate) const THROUGH_NAME_SERVER: &[Case] = &[
     exact("updateNamesrvConfig -k deleteTopicWithBrokerRegistration -v false", "update name server config success!"),
     exact("updateNamesrvConfig -k kvConfigPath -v elsewhere", "Can not update config in black list."),
     any_order("allocateMQ -t first -i 127.0.0.1,127.0.0.2", "broker-a"),
-    any_order("statsAll", "NO_CONSUMER"),
+    shape("statsAll", "NO_CONSUMER"),
     any_order("statsAll -a -t first", "first"),
     // Topics.
     exact("updateTopic -c {cluster} -t second -r 2 -w 2", "create topic to"),
@@ -85,13 +85,10 @@ pub(crate) const THROUGH_NAME_SERVER: &[Case] = &[
     exact("topicStatus -t nowhere", "CODE: 17"),
     exact("deleteTopic -c {cluster} -t second", "delete topic [second] from NameServer success."),
     exact("deleteTopic -c nowhere -t second", "nowhere"),
-    shape("updateStaticTopic -c {cluster} -t fixed-{side} -qn 4", "The new mapping data is written to file"),
-    shape("remappingStaticTopic -c {cluster} -t fixed-{side}", "The old mapping data is written to file"),
-    any_order("topicRoute -t fixed-{side}", "broker-a"),
     // Brokers.
     shape("brokerStatus -c {cluster}", "brokerVersionDesc"),
     exact("updateBrokerConfig -c {cluster} -k traceOn -v true", "update broker config success"),
-    any_order("getBrokerConfig -c {cluster}", "registerNameServerPeriod"),
+    shape("getBrokerConfig -c {cluster}", "registerNameServerPeriod"),
     exact("cleanExpiredCQ -c {cluster}", "success"),
     exact("deleteExpiredCommitLog -c {cluster}", "success"),
     exact("cleanUnusedTopic -c {cluster}", "success"),
@@ -104,7 +101,7 @@ pub(crate) const THROUGH_NAME_SERVER: &[Case] = &[
     exact("setCommitLogReadAheadMode -c {cluster} -m 0", "success"),
     exact("switchTimerEngine -c {cluster} -e F", "success"),
     exact("checkRocksdbCqWriteProgress -c {cluster}", "broker-a"),
-    exact("rocksDBConfigToJson -c {cluster} -t topics", "{broker}"),
+    exact("rocksDBConfigToJson -c {cluster} -t topics", "broker export done."),
     shape("getBrokerLiteInfo -c {cluster}", "#Store Type"),
     shape("exportConfigs -c {cluster} -f {folder}", "export FOLDER/configs.json success"),
     shape("exportMetadata -c {cluster} -f {folder} -t", "FOLDER"),
@@ -118,18 +115,19 @@ pub(crate) const THROUGH_NAME_SERVER: &[Case] = &[
     any_order("resetOffsetByTime -g group -t first -s -1", "broker-a"),
     any_order("skipAccumulatedMessage -g group -t first", "broker-a"),
     exact("producerConnection -g nobody -t first", "CODE: 1"),
-    exact("consumerConnection -g nobody", "CODE: 206"),
+    exact("consumerConnection -g nobody", "CODE: 17"),
+    exact("consumerConnection -g consumer-of-first", "CODE: 206"),
     shape("consumerProgress", "#Group"),
-    exact("consumerProgress -g nobody", "Not found the consumer group consume stats"),
-    exact("consumerStatus -g nobody", "CODE: 206"),
-    exact("cloneGroupOffset -s nobody -d group -t first -o true", "nobody"),
+    any_order("consumerProgress -g consumer-of-first", "first"),
+    exact("consumerStatus -g consumer-of-first", "CODE: 206"),
+    exact("cloneGroupOffset -s consumer-of-first -d group -t first -o true", "clone group offset success"),
     shape("queryMsgByKey -t first -k nothing", "no message"),
     shape("queryMsgByUniqueKey -t first -i 7F0000012B9C30F39E0E000000000000", "no message"),
     any_order("queryMsgByOffset -t first -b broker-a -i 0 -o 0", "OffsetID"),
     exact("queryMsgTraceById -i 7F0000012B9C30F39E0E000000000000", "CODE: 17"),
-    any_order("printMsgByQueue -t first -a broker-a -i 0 -p true", "message"),
-    any_order("printMsg -t first -d false", "message"),
-    exact("queryMsgById -t first -i 7F000001000000010000000000000000", "127.0.0.1:1"),
+    any_order("printMsgByQueue -t first -a broker-a -i 0 -p true", "MSGID"),
+    any_order("printMsg -t first -d false", "MSGID"),
+    exact("queryMsgById -t first -i {first_message}", "OffsetID"),
     exact("queryCq -t first -q 0 -i 0", "ConsumeQueueData"),
     shape("sendMessage -t first -p hello", "SEND_OK"),
     shape("consumeMessage -t first -b broker-a -i 0 -o 0 -c 1", "Consume ok"),
@@ -148,10 +146,14 @@ pub(crate) const THROUGH_NAME_SERVER: &[Case] = &[
     exact("createAcl -c {cluster} -s User:user-{side} -r Topic:first -a Pub -d Allow", "success"),
     exact("updateAcl -c {cluster} -s User:user-{side} -r Topic:first -a Sub -d Allow", "success"),
     exact("getAcl -c {cluster} -s User:user-{side}", "Topic:first"),
-    exact("listAcl -c {cluster}", "user-SIDE"),
+    any_order("listAcl -c {cluster}", "user-SIDE"),
     exact("deleteAcl -c {cluster} -s User:user-{side}", "success"),
-    exact("listUser -c {cluster}", "user-SIDE"),
+    any_order("listUser -c {cluster}", "user-SIDE"),
     exact("deleteUser -c {cluster} -u user-{side}", "success"),
+    // Static topics, last: the tool cannot export a broker that has one.
+    shape("updateStaticTopic -c {cluster} -t fixed-{side} -qn 4", "The new mapping data is written to file"),
+    shape("remappingStaticTopic -c {cluster} -t fixed-{side}", "The old mapping data is written to file"),
+    shape("topicRoute -t fixed-{side}", "broker-a"),
 ];
 
 /// Commands that speak with the broker, a controller or a container alone, even when a name server is named.
