@@ -57,7 +57,11 @@ pub(crate) fn old_java() -> Result<String, String> {
 /// The Go client, built.
 pub(crate) fn go() -> Result<PathBuf, String> {
     let folder = installed("go", &["go/main.go", "go/go.mod", "go/go.sum"], |folder| {
-        run(Command::new("go").args(["build", "-o"]).arg(folder.join("traffic")).arg(".").current_dir(sources().join("go")))
+        run(Command::new("go")
+            .args(["build", "-o"])
+            .arg(folder.join("traffic"))
+            .arg(".")
+            .current_dir(sources().join("go")))
     })?;
     Ok(folder.join("traffic"))
 }
@@ -97,11 +101,7 @@ fn compiled(name: &str, programs: &[&str], class_path: &str) -> Result<PathBuf, 
 }
 
 /// The folder `target/peers/<name>`, made by `make` unless it is there and was made from the same `inputs`.
-fn installed(
-    name: &str,
-    inputs: &[&str],
-    make: impl FnOnce(&Path) -> Result<(), String>,
-) -> Result<PathBuf, String> {
+fn installed(name: &str, inputs: &[&str], make: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
     // Threads of this process wait here, other processes at the lock file.
     static MADE: Mutex<Option<HashMap<String, Result<PathBuf, String>>>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@
 
 #![cfg(unix)]
 
+mod acting;
 mod broker;
 mod clients;
 mod cluster;
@@ -13,7 +14,7 @@ mod mqadmin;
 mod outage;
 mod process;
 mod releases;
-mod tap;
-mod target;
 #[path = "../support/mod.rs"]
 mod support;
+mod tap;
+mod target;

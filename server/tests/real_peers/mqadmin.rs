@@ -168,10 +168,8 @@ impl Comparison {
 
     fn every_command_is_listed(&mut self) {
         let help = self.tool.0.ask(&[]).join("\n");
-        let offered: BTreeSet<&str> = help
-            .lines()
-            .filter_map(|line| line.strip_prefix("   ")?.split_whitespace().next())
-            .collect();
+        let offered: BTreeSet<&str> =
+            help.lines().filter_map(|line| line.strip_prefix("   ")?.split_whitespace().next()).collect();
         let cases = THROUGH_NAME_SERVER.iter().chain(DIRECT).map(|case| case.command);
         let listed: BTreeSet<&str> = cases
             .filter_map(|command| command.split(' ').next())

@@ -92,7 +92,9 @@ impl Process {
         let status = loop {
             match process.child.try_wait().expect("wait for a child") {
                 Some(status) => break status,
-                None if Instant::now() > deadline => return Err(format!("no end after {limit:?}:\n{}", process.output())),
+                None if Instant::now() > deadline => {
+                    return Err(format!("no end after {limit:?}:\n{}", process.output()));
+                }
                 None => thread::sleep(Duration::from_millis(10)),
             }
         };

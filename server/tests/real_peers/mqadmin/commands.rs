@@ -58,7 +58,10 @@ pub(crate) const THROUGH_NAME_SERVER: &[Case] = &[
     exact("updateOrderConf -t first -m put -v broker-a:4", "update orderConf success."),
     exact("updateOrderConf -t first -m get", "orderConf=[broker-a:4]"),
     exact("updateOrderConf -t first -m delete", "delete orderConf success."),
-    exact("updateOrderConf -t first -m get", "CODE: 22  DESC: No config item, Namespace: ORDER_TOPIC_CONFIG Key: first"),
+    exact(
+        "updateOrderConf -t first -m get",
+        "CODE: 22  DESC: No config item, Namespace: ORDER_TOPIC_CONFIG Key: first",
+    ),
     exact("wipeWritePerm -b broker-a", "OK, 1"),
     any_order("topicRoute -t first", "\"perm\":4"),
     exact("wipeWritePerm -b broker-a", "OK, "),
