@@ -29,7 +29,7 @@ fn slave_acts_as_master() {
     let mut traffic = Program::start(&java, "Traffic");
     assert_eq!(answer(&mut traffic, &["produce", &addr, "kept", "50"]), "sent 50 broker-a=50");
 
-    let config = [acting, ("brokerRole", "SLAVE")];
+    let config = [acting, ("brokerRole", "SLAVE"), ("slaveReadEnable", "true")];
     let plan = Plan { id: 1, ..Plan::master("broker-a", &addr).with(&config) };
     let slave = Broker::start(&java, plan);
     tool.wait_for_broker(server.addr(), &slave);

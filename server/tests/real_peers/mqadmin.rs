@@ -234,3 +234,17 @@ fn is_own_setting(line: &str) -> bool {
     let key = line.split(' ').next().unwrap_or_default();
     ["kvConfigPath", "configStorePath", "rocketmqHome", "listenPort"].contains(&key)
 }
+
+#[test]
+fn comparison_sees_differences() {
+    assert!(Compare::Exact.same("a\nb  \n", "a\nb\n"));
+    assert!(!Compare::Exact.same("b\na", "a\nb"));
+    assert!(Compare::AnyOrder.same("b\na", "a\nb"));
+    assert!(!Compare::AnyOrder.same("a\na", "a\nb"));
+    assert!(Compare::Shape.same("x  1.25 7F00A1", "x 30  9"));
+    assert!(!Compare::Shape.same("x 1", "x one"));
+    assert!(!Compare::Shape.same("x 1", "x 1\nx 2"));
+    let official = "listenPort  =  1\nclusterTest  =  false";
+    assert!(Compare::Config.same("clusterTest  =  false\nown  =  1\nlistenPort  =  2", official));
+    assert!(!Compare::Config.same("clusterTest  =  true\nlistenPort  =  2", official));
+}
