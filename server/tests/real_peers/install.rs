@@ -68,6 +68,7 @@ pub(crate) fn go() -> Result<PathBuf, String> {
 
 /// The folder with the Python packages.
 pub(crate) fn python() -> Result<PathBuf, String> {
+    run(Command::new("python3").arg("--version"))?;
     let requirements = "python/requirements.txt";
     installed("python", &[requirements], |folder| {
         run(Command::new("python3")
@@ -80,6 +81,7 @@ pub(crate) fn python() -> Result<PathBuf, String> {
 
 /// The folder with the Node packages.
 pub(crate) fn node() -> Result<PathBuf, String> {
+    run(Command::new("node").arg("--version"))?;
     let manifests = ["node/package.json", "node/package-lock.json"];
     let folder = installed("node", &manifests, |folder| {
         for manifest in manifests {

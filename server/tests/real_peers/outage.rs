@@ -38,13 +38,16 @@ fn a_name_server_dies_under_traffic() {
     for (server, addr) in servers.iter_mut().zip(addrs) {
         let before = sent_messages(&mut traffic);
         server.kill();
+        // A client that starts meanwhile, and a topic that is new, find their way, too.
+        let topic = format!("made-without-{}", addr.port());
+        assert_eq!(answer(&mut traffic, &["produce", &all, &topic, "5"]), "sent 5 broker-a=5");
         thread::sleep(Duration::from_secs(3));
         let after = sent_messages(&mut traffic);
         assert!(after > before, "nothing was sent while {addr} was down: {before}, {after}");
         server.restart();
         let restored = wait_until("the restarted server has all topics", REGISTERED_AGAIN, || {
             let listed = topics(&mut tool, addr);
-            listed.contains("steady") && listed == topics(&mut tool, other(addr, &all))
+            listed.contains("steady") && listed.contains(&topic) && listed == topics(&mut tool, other(addr, &all))
         });
         println!("{addr} has all routes {restored:?} after its restart");
     }
