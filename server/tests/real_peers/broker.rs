@@ -20,11 +20,13 @@ pub(crate) struct Plan<'a> {
     pub(crate) id: u32,
     pub(crate) name_servers: &'a str,
     pub(crate) config: &'a [(&'a str, &'a str)],
+    /// The broker sends requests with binary headers.
+    pub(crate) binary: bool,
 }
 
 impl<'a> Plan<'a> {
     pub(crate) fn master(name: &'a str, name_servers: &'a str) -> Self {
-        Self { name, id: 0, name_servers, config: &[] }
+        Self { name, id: 0, name_servers, config: &[], binary: false }
     }
 
     pub(crate) fn with(self, config: &'a [(&'a str, &'a str)]) -> Self {
@@ -73,6 +75,9 @@ impl Broker {
 
         let mut command = java(class_path, home.path());
         command.arg("org.apache.rocketmq.broker.BrokerStartup").arg("-c").arg(file);
+        if plan.binary {
+            command.env("ROCKETMQ_SERIALIZE_TYPE", "ROCKETMQ");
+        }
         let process = Process::start(&format!("broker {}", plan.name), &mut command, "boot success");
         Self { addr: format!("127.0.0.1:{port}"), process, _home: home }
     }

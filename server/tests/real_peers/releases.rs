@@ -53,3 +53,19 @@ fn compressed_registration() {
     let mut traffic = Program::start(&java, "Traffic");
     assert_eq!(answer(&mut traffic, &["produce", &addr, "small", "20"]), "sent 20 broker-small=20");
 }
+
+#[test]
+#[ignore = "real peers: cargo test -p server --test real_peers -- --ignored"]
+fn binary_headers() {
+    const TEST: &str = "binary_headers";
+    let Some(java) = required(TEST, install::java()) else { return };
+    let Some(server) = target::name_server(TEST, &Settings::default()) else { return };
+    let addr = server.addr().to_string();
+    let mut tool = Tool::start(&java);
+    let broker = Broker::start(&java, Plan { binary: true, ..Plan::master("broker-binary", &addr) });
+    tool.wait_for_broker(server.addr(), &broker);
+    tool.make_topic(server.addr(), "made", &[&broker]);
+    let mut traffic = Program::start(&java, "Traffic");
+    assert_eq!(answer(&mut traffic, &["produce", &addr, "binary", "20"]), "sent 20 broker-binary=20");
+    assert_eq!(answer(&mut traffic, &["consume", &addr, "binary", "20", "60"]), "received 20");
+}
