@@ -161,8 +161,9 @@ pub struct RegisterBody {
     pub topics: Option<TopicTable>,
     /// The static-topic mappings: table key and value.
     pub mappings: Vec<(Name, TopicMapping)>,
-    /// The filter servers; `None` where the broker sent null or an old body: the stored list stays as it is.
-    pub filter_servers: Option<Vec<Name>>,
+    /// The filter servers, nulls in the list included; `None` where the broker sent null or an old body: the stored
+    /// list stays as it is.
+    pub filter_servers: Option<Vec<Option<Name>>>,
 }
 
 /// A broker's registration (`REGISTER_BROKER`, 103).

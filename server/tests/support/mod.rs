@@ -2,6 +2,8 @@
 // Every test file compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod canonical;
+pub(crate) mod frame;
 pub(crate) mod official;
 pub(crate) mod ours;
 pub(crate) mod process;

@@ -4,6 +4,7 @@
 //! skipped, loudly; with `REQUIRE_PEERS=1` in the environment they fail instead.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -31,10 +32,15 @@ pub(crate) fn jars_for(what: &str) -> Option<&'static Path> {
             panic!("{what} needs the official jars: {why}")
         }
         Err(why) => {
-            println!("SKIP {what}: {why}");
+            say(&format!("SKIP {what}: {why}"));
             None
         }
     }
+}
+
+/// Prints a line that the test runner does not capture.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// The folder with the official jars (name server, broker, tools, client); fetched at the first call.

@@ -1,0 +1,122 @@
+//! One `parking_lot::RwLock` over everything: the strategy of the original, done with care.
+//!
+//! # Guarantees
+//! A query holds the shared lock from beginning to end, so it sees one state; a change is applied under the exclusive
+//! lock, so it is seen whole or not at all, and by every read that begins after it. Linearizable by construction.
+//!
+//! # Costs
+//! * Memory: the state once.
+//! * A read: one atomic increment and decrement of a word that all readers share; on many cores that word is the limit.
+//! * A change: O(changed topics) under the exclusive lock. Decoding, comparing and encoding are done before it is taken,
+//!   and what the change replaces is dropped after it is released.
+//! * Who waits: readers wait while a change is applied (about 0.1 us a topic); the writer waits for the queries that
+//!   are running, the longest of which is a list of all topics.
+//!
+//! # Choose this when
+//! Memory counts most, changes are small or rare, or you want the strategy that is easiest to be sure of.
+//!
+//! # Do not choose this when
+//! The tail of lookups must not show a large registration, or many cores look up at once.
+
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View};
+
+use crate::sync::RwLock;
+
+type Topics = HashMap<Name, Entry, RandomState>;
+
+struct State {
+    root: Arc<Root>,
+    topics: Topics,
+}
+
+/// The registry behind one read-write lock. See the [module](self).
+pub struct RwLockRegistry {
+    // A line of its own: readers write to the lock word, and would otherwise share its line with what they read.
+    state: Padded<RwLock<State>>,
+}
+
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl Registry for RwLockRegistry {
+    const NAME: &'static str = "rwlock";
+    type Reader = RwLockReader;
+    type Publisher = RwLockPublisher;
+
+    fn new() -> (Arc<Self>, RwLockPublisher) {
+        let state = State { root: Arc::clone(Image::empty().root()), topics: Topics::default() };
+        let registry = Arc::new(Self { state: Padded(RwLock::new(state)) });
+        (Arc::clone(&registry), RwLockPublisher { registry })
+    }
+
+    fn reader(self: &Arc<Self>) -> RwLockReader {
+        RwLockReader { registry: Arc::clone(self) }
+    }
+}
+
+/// Reads under the shared lock, held for the length of one query.
+pub struct RwLockReader {
+    registry: Arc<RwLockRegistry>,
+}
+
+impl Reader for RwLockReader {
+    type View<'a> = RwLockView<'a>;
+
+    fn read<R>(&mut self, mut query: impl FnMut(&RwLockView<'_>) -> Result<R, Stale>) -> R {
+        let state = self.registry.state.0.read();
+        match query(&RwLockView { state: &state }) {
+            Ok(result) => result,
+            Err(stale) => unreachable!("a view under the lock never fails: {stale:?}"),
+        }
+    }
+}
+
+/// The state under the shared lock.
+pub struct RwLockView<'a> {
+    state: &'a State,
+}
+
+impl View for RwLockView<'_> {
+    fn root(&self) -> &Root {
+        &self.state.root
+    }
+
+    fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
+        Ok(f(self.state.topics.get(topic)))
+    }
+
+    fn for_each_topic(&self, mut f: impl FnMut(&str, &Entry)) -> Result<(), Stale> {
+        self.state.topics.iter().for_each(|(name, entry)| f(name, entry));
+        Ok(())
+    }
+}
+
+/// Applies changes under the exclusive lock.
+pub struct RwLockPublisher {
+    registry: Arc<RwLockRegistry>,
+}
+
+impl Publisher for RwLockPublisher {
+    fn publish(&mut self, change: Change) {
+        let Change { mut root, topics } = change;
+        let mut replaced: Vec<(Option<Name>, Option<Entry>)> = Vec::with_capacity(topics.len());
+        {
+            let mut state = self.registry.state.0.write();
+            std::mem::swap(&mut state.root, &mut root);
+            for (name, entry) in topics {
+                replaced.push(match entry {
+                    Some(entry) => (None, state.topics.insert(name, entry)),
+                    None => state.topics.remove_entry(&name).map_or((Some(name), None), |(n, e)| (Some(n), Some(e))),
+                });
+            }
+        }
+        // The lock is free: readers go on while the old values are dropped.
+        drop((root, replaced));
+    }
+}
+
+opaque_debug!(RwLockRegistry, RwLockReader, RwLockView<'_>, RwLockPublisher);

@@ -1,0 +1,7 @@
+#![no_main]
+
+#[path = "../checks/remoting.rs"]
+#[allow(dead_code)]
+mod remoting;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| remoting::frame(data));

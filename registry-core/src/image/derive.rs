@@ -1,0 +1,125 @@
+//! Deriving the image from the tables: the change that a delta makes, and the whole from scratch.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Change, Entry, Group, Root};
+use crate::{
+    LiveKey, Name,
+    tables::{Delta, Tables},
+};
+
+/// The writer's image: the newest root, from which the next one is derived.
+#[derive(Debug)]
+pub struct Image {
+    root: Arc<Root>,
+}
+
+impl Image {
+    /// The image of empty tables.
+    pub fn empty() -> Self {
+        Self { root: Arc::new(Root::empty()) }
+    }
+
+    /// The newest root.
+    pub fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+
+    /// Takes what has changed in the tables since the last call and makes the change of the image; `None` if nothing
+    /// did.
+    ///
+    /// Cost: O(what changed), and O(groups) pointers for a new root.
+    pub fn derive(&mut self, tables: &mut Tables) -> Option<Change> {
+        let delta = tables.take_delta();
+        if delta.is_empty() {
+            return None;
+        }
+        let mut root = (*self.root).clone();
+        root.version += 1;
+        apply_groups(&mut root, tables, &delta);
+        for key in &delta.live {
+            match tables.live_record(key) {
+                Some(record) => root.live.insert(key.clone(), Arc::clone(record)),
+                None => {
+                    root.live.remove(key);
+                }
+            }
+        }
+        if delta.clusters {
+            root.clusters = clusters_of(tables);
+        }
+        self.root = Arc::new(root);
+        let topics =
+            delta.topics.into_iter().map(|(name, value)| (name, value.map(|value| Entry::new(&value)))).collect();
+        Some(Change { root: Arc::clone(&self.root), topics })
+    }
+
+    /// The whole image of the tables, made from scratch: the truth that [`Image::derive`] is tested against.
+    #[doc(hidden)]
+    pub fn from_scratch(tables: &Tables) -> (Root, BTreeMap<Name, Entry>) {
+        let mut root = Root::empty();
+        let groups = 0..tables.group_indices();
+        root.groups = groups.map(|index| tables.group(index).map(|group| Arc::new(group_of(tables, group)))).collect();
+        for (index, group) in (0..).zip(&root.groups) {
+            if let Some(group) = group {
+                root.by_name.insert(group.name.clone(), index);
+            }
+        }
+        for key in tables.live_keys() {
+            let record = tables.live_record(key).expect("the key is in the table");
+            root.live.insert(key.clone(), Arc::clone(record));
+        }
+        root.clusters = clusters_of(tables);
+        let topics = tables.topic_values().map(|(name, value)| (name.clone(), Entry::new(value))).collect();
+        (root, topics)
+    }
+}
+
+fn apply_groups(root: &mut Root, tables: &Tables, delta: &Delta) {
+    let indices = tables.group_indices() as usize;
+    if root.groups.len() < indices {
+        let mut groups = std::mem::take(&mut root.groups).into_vec();
+        // Room for more, so that a thousand new groups do not copy the list a thousand times over.
+        groups.resize(indices.next_power_of_two(), None);
+        root.groups = groups.into();
+    }
+    for &index in &delta.groups {
+        let place = &mut root.groups[index as usize];
+        match tables.group(index) {
+            Some(group) => {
+                if place.as_ref().is_none_or(|held| held.name != group.name) {
+                    root.by_name.insert(group.name.clone(), index);
+                }
+                *place = Some(Arc::new(group_of(tables, group)));
+            }
+            None => {
+                // A group that was born and died between two deltas was never here.
+                if let Some(held) = place.take()
+                    && root.by_name.get(&held.name) == Some(&index)
+                {
+                    root.by_name.remove(&held.name);
+                }
+            }
+        }
+    }
+}
+
+fn group_of(tables: &Tables, group: &crate::tables::Group) -> Group {
+    let mut filter_servers: Vec<(Name, Vec<Option<Name>>)> = group
+        .members()
+        .iter()
+        // The original looks filter servers up under the cluster of the group.
+        .filter(|member| member.live_cluster == group.cluster)
+        .map(|member| {
+            let key = LiveKey { cluster: group.cluster.clone(), addr: member.addr.clone() };
+            (member.addr.clone(), tables.filter_servers(&key).to_vec())
+        })
+        .filter(|(_, filters)| !filters.is_empty())
+        .collect();
+    filter_servers.sort();
+    Group::new(group, filter_servers)
+}
+
+fn clusters_of(tables: &Tables) -> Arc<[(Name, Box<[Name]>)]> {
+    tables.clusters().iter().map(|(cluster, names)| (cluster.clone(), names.iter().cloned().collect())).collect()
+}

@@ -1,0 +1,69 @@
+//! The small tables, as readers see them.
+
+use std::sync::Arc;
+
+use super::Group;
+use crate::{CowMap, LiveKey, LiveRecord, Name};
+
+/// Everything but the topics: broker groups, clusters, live brokers. Immutable; a write makes a new one, which shares
+/// with the old what did not change.
+#[derive(Clone, Debug)]
+pub struct Root {
+    pub(super) groups: Box<[Option<Arc<Group>>]>,
+    pub(super) by_name: CowMap<Name, u32>,
+    pub(super) live: CowMap<LiveKey, Arc<LiveRecord>>,
+    pub(super) clusters: Arc<[(Name, Box<[Name]>)]>,
+    pub(super) version: u64,
+}
+
+impl Root {
+    pub(super) fn empty() -> Self {
+        Self {
+            groups: Box::default(),
+            by_name: CowMap::new(16),
+            live: CowMap::new(64),
+            clusters: Arc::default(),
+            version: 0,
+        }
+    }
+
+    /// Number of changes that led to this state. States of one registry are ordered by it.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The group at the index that a slot names; `None` when the group is dead and the slot does not count.
+    pub fn group(&self, index: u32) -> Option<&Group> {
+        self.groups.get(index as usize)?.as_deref()
+    }
+
+    /// Index of the group of this name.
+    pub fn group_index(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The group of this name.
+    pub fn group_named(&self, name: &str) -> Option<&Group> {
+        self.group(self.group_index(name)?)
+    }
+
+    /// All groups, in no particular order.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().flatten().map(|group| &**group)
+    }
+
+    /// The clusters, sorted by name, each with the sorted names of the groups that it lists.
+    pub fn clusters(&self) -> &[(Name, Box<[Name]>)] {
+        &self.clusters
+    }
+
+    /// What is known of a live broker.
+    pub fn live(&self, key: &LiveKey) -> Option<&LiveRecord> {
+        self.live.get(key).map(|record| &**record)
+    }
+
+    /// Number of live brokers.
+    pub fn live_brokers(&self) -> usize {
+        self.live.len()
+    }
+}

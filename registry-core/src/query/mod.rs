@@ -1,0 +1,16 @@
+//! Every query of the protocol, as a function over one state of the registry.
+//!
+//! A query writes the body of an answer, or says what the header of the answer needs. It fails only with
+//! [`Stale`](crate::Stale), which the strategy answers by running it again: it truncates its output to where it began.
+//! Answers are sorted where the original has the order of a hash table, so two servers in the same state answer the
+//! same bytes.
+
+mod broker;
+mod cluster;
+mod route;
+mod topics;
+
+pub use broker::{BrokerVersion, Heartbeat, heartbeat, member_group, query_data_version, unchanged_registration};
+pub use cluster::{cluster_info, system_topics};
+pub use route::{RouteQuery, route};
+pub use topics::{UnitTopics, all_topics, topics_of_cluster, unit_topics};

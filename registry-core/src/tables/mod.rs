@@ -1,0 +1,331 @@
+//! The sequential registry: the tables of the original and every rule about them, as single-threaded code.
+//!
+//! This is the specification in code: no other place repeats a rule. It knows names and values, not bytes; time is
+//! passed in. Each command leaves a [`Delta`] of what it changed, from which the image that readers see is derived.
+//!
+//! **Shape.** A topic holds a short list of [`Slot`]s, one for each broker group that serves it: an index of the group
+//! and an index of one of the group's distinct settings. So what concerns a whole group (a wiped permission, an
+//! address, a death) changes the group alone, whatever the number of its topics. The slots of a dead group are skipped
+//! by everybody and removed later, in bounded steps ([`Tables::sweep`]); its index is not used again before the last
+//! one is gone.
+
+mod groups;
+mod live;
+mod register;
+mod sweep;
+mod topics;
+mod unregister;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+pub(crate) use groups::{Group, Groups};
+use live::LiveTable;
+use topics::Topics;
+pub(crate) use topics::{OwnedMapping, TopicValue};
+
+use crate::{Applied, Command, LiveKey, Millis, Name, Outcome, QueueSettings, liveness::LiveRecord};
+
+/// One broker group's share in a topic: indices of the group and of one of its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Index of the broker group in the root.
+    pub group: u32,
+    /// Index of the setting in the group.
+    pub setting: u32,
+}
+
+/// How large the tables may grow. Peers fill them, so each has an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLimits {
+    /// Broker groups; default 100,000: ten times the largest cluster known.
+    pub groups_max: usize,
+    /// Brokers in one group; default 1,024: a group is one master and a handful of slaves.
+    pub members_max: usize,
+    /// Topics; default 4,000,000: the memory of one (about 200 bytes with four brokers) times this stays below 1 GiB.
+    pub topics_max: usize,
+}
+
+impl Default for TableLimits {
+    fn default() -> Self {
+        Self { groups_max: 100_000, members_max: 1_024, topics_max: 4_000_000 }
+    }
+}
+
+/// Shortest heartbeat timeout that a broker may ask for, in milliseconds. The original takes 0 and expires at once.
+pub const HEARTBEAT_TIMEOUT_MS_MIN: u64 = 1_000;
+/// Longest heartbeat timeout that a broker may ask for, in milliseconds: a dead broker must go some day.
+pub const HEARTBEAT_TIMEOUT_MS_MAX: u64 = 3_600_000;
+/// Heartbeat timeout of a broker that asks for none, in milliseconds (`DEFAULT_BROKER_CHANNEL_EXPIRED_TIME`).
+pub const HEARTBEAT_TIMEOUT_MS_DEFAULT: u64 = 120_000;
+
+/// What changed since the last delta was taken.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    /// Topics in the order of their changes: the new value, or that the topic is gone. The last entry of a name counts.
+    pub(crate) topics: Vec<(Name, Option<TopicValue>)>,
+    /// Indices of groups that changed, came or died.
+    pub(crate) groups: BTreeSet<u32>,
+    /// Keys of live entries that came, changed or went.
+    pub(crate) live: BTreeSet<LiveKey>,
+    /// Whether the cluster table changed.
+    pub(crate) clusters: bool,
+}
+
+impl Delta {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.topics.is_empty() && self.groups.is_empty() && self.live.is_empty() && !self.clusters
+    }
+}
+
+/// The sequential registry.
+#[derive(Debug, Default)]
+pub struct Tables {
+    topics: Topics,
+    groups: Groups,
+    clusters: BTreeMap<Name, BTreeSet<Name>>,
+    live: LiveTable,
+    delta: Delta,
+    sweep: sweep::Sweep,
+    limits: TableLimits,
+    delete_topic_with_registration: bool,
+}
+
+impl Tables {
+    /// Makes empty tables.
+    pub fn new(limits: TableLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Applies one command at time `now` and says what follows from it.
+    ///
+    /// A refused command has changed nothing. Cost: O(1) in the number of topics, but for `Register` (the topics it
+    /// brings; all topics with `deleteTopicWithBrokerRegistration`) and `Expire` (all live brokers).
+    pub fn apply(&mut self, command: &Command, now: Millis) -> Applied {
+        match command {
+            Command::Register(registration) => self.register(registration, now),
+            Command::Unregister(request) => self.unregister(request),
+            Command::Disconnect(connection) => self.disconnect(*connection),
+            Command::Heartbeat { cluster, broker_addr } => {
+                self.heartbeat(cluster, broker_addr, now);
+                Applied::new(Outcome::Done)
+            }
+            Command::Expire => self.expire(now),
+            Command::WipeWritePerm { broker_name } => self.change_permissions(broker_name, QueueSettings::read_only),
+            Command::AddWritePerm { broker_name } => {
+                // The original sets exactly 6, inherit bit and all.
+                self.change_permissions(broker_name, |settings| QueueSettings { perm: 6, ..settings })
+            }
+            Command::DeleteTopic { topic, cluster } => {
+                self.delete_topic(topic, cluster.as_deref());
+                Applied::new(Outcome::Done)
+            }
+            Command::RegisterTopic { topic, queues } => self.register_topic(topic, queues),
+            Command::DeleteTopicWithRegistration(on) => {
+                self.delete_topic_with_registration = *on;
+                // A registration that took nothing away before may do so now.
+                self.live.iter().for_each(|(_, entry)| entry.record.touch());
+                Applied::new(Outcome::Done)
+            }
+        }
+    }
+
+    fn heartbeat(&self, cluster: &Name, addr: &Name, now: Millis) {
+        if let Some(entry) = self.live.get(&LiveKey { cluster: cluster.clone(), addr: addr.clone() }) {
+            let beaten = entry.record.pulse.beat(now);
+            debug_assert!(beaten, "the pulse of an entry in the table is never claimed");
+        }
+    }
+
+    /// 205 and 327: changes every setting of the group, and counts the topics that have it.
+    fn change_permissions(&mut self, broker_name: &str, change: impl Fn(QueueSettings) -> QueueSettings) -> Applied {
+        let Some(index) = self.groups.index_of(broker_name) else {
+            return Applied::new(Outcome::TopicsChanged(0));
+        };
+        let group = self.groups.at_mut(index);
+        let topics = group.topics();
+        if group.change_settings(change) {
+            self.group_changed(index);
+        }
+        Applied::new(Outcome::TopicsChanged(topics))
+    }
+
+    fn delete_topic(&mut self, topic: &str, cluster: Option<&str>) {
+        let Some(at) = self.topics.find(topic) else {
+            return;
+        };
+        match cluster {
+            None | Some("") => self.remove_topic(at),
+            Some(cluster) => {
+                let Some(names) = self.clusters.get(cluster) else {
+                    return;
+                };
+                let leaving: Vec<u32> = names.iter().filter_map(|name| self.groups.index_of(name)).collect();
+                self.remove_from_topic(at, |group| leaving.contains(&group));
+            }
+        }
+    }
+
+    /// 217: all or nothing, where the original applies until the first unknown broker.
+    fn register_topic(&mut self, topic: &Name, queues: &[(Name, QueueSettings)]) -> Applied {
+        let groups: Option<Vec<u32>> = queues.iter().map(|(broker, _)| self.groups.index_of(broker)).collect();
+        let Some(groups) = groups else {
+            return Applied::new(Outcome::Done);
+        };
+        let is_new = self.topics.find(topic).is_none();
+        if groups.is_empty() || (is_new && self.topics.len() >= self.limits.topics_max) {
+            return Applied::new(Outcome::Done);
+        }
+        for (group, (_, settings)) in groups.into_iter().zip(queues) {
+            if self.put_slot(topic, group, *settings) {
+                self.touch_members(group, None);
+            }
+        }
+        Applied::new(Outcome::Done)
+    }
+
+    /// Makes `group` serve `topic` with `settings`; says whether that is news.
+    fn put_slot(&mut self, topic: &str, group: u32, settings: QueueSettings) -> bool {
+        let at = self.topics.find_or_add(topic);
+        let held = self.topics.slot_of(at, group);
+        if let Some(held) = held
+            && self.groups.at(group).setting(held.setting) == settings
+        {
+            return false;
+        }
+        let (setting, is_new_setting) = self.groups.at_mut(group).take_setting(settings);
+        if let Some(held) = held {
+            self.groups.at_mut(group).release_setting(held.setting);
+        }
+        if is_new_setting {
+            self.delta.groups.insert(group);
+        }
+        self.topics.put_slot(at, Slot { group, setting }, &self.groups);
+        self.note_topic(at);
+        true
+    }
+
+    /// Removes a topic with its slots and mappings.
+    fn remove_topic(&mut self, at: usize) {
+        self.remove_from_topic(at, |_| true);
+    }
+
+    /// Removes from a topic what the groups that `leaves` picks have in it, and the topic when nobody is left.
+    ///
+    /// Mappings go with the group that brought them, and with the topic (the original never removes them).
+    fn remove_from_topic(&mut self, at: usize, leaves: impl Fn(u32) -> bool) {
+        let removed = self.topics.remove_groups(at, leaves);
+        if removed.is_empty() {
+            return;
+        }
+        for group in &removed.touched {
+            self.touch_members(*group, None);
+        }
+        for slot in &removed.slots {
+            self.groups.at_mut(slot.group).release_setting(slot.setting);
+        }
+        for owner in &removed.mapping_owners {
+            self.groups.at_mut(*owner).mappings -= 1;
+        }
+        self.note_topic(at);
+        if self.topics.is_vacant(at) {
+            self.topics.remove(at);
+        }
+    }
+
+    fn note_topic(&mut self, at: usize) {
+        let (name, value) = self.topics.entry(at);
+        let change = if value.slots.is_empty() && value.mappings.is_none() { None } else { Some(value.clone()) };
+        self.delta.topics.push((name.clone(), change));
+    }
+
+    /// A change of the group that its members' next registrations must look at.
+    fn group_changed(&mut self, index: u32) {
+        self.delta.groups.insert(index);
+        self.touch_members(index, None);
+    }
+
+    /// Takes the fast path of an unchanged registration from every member but `but`.
+    fn touch_members(&self, index: u32, but: Option<&LiveKey>) {
+        for member in self.groups.at(index).members() {
+            let key = member.live_key();
+            if Some(&key) == but {
+                continue;
+            }
+            if let Some(entry) = self.live.get(&key) {
+                entry.record.touch();
+            }
+        }
+    }
+
+    pub(crate) fn take_delta(&mut self) -> Delta {
+        std::mem::take(&mut self.delta)
+    }
+
+    /// The group at `index`, unless it is dead or the index is free.
+    pub(crate) fn group(&self, index: u32) -> Option<&Group> {
+        self.groups.alive_at(index)
+    }
+
+    /// Upper bound of the group indices in use.
+    pub(crate) fn group_indices(&self) -> u32 {
+        self.groups.indices()
+    }
+
+    pub(crate) fn clusters(&self) -> &BTreeMap<Name, BTreeSet<Name>> {
+        &self.clusters
+    }
+
+    pub(crate) fn live_record(&self, key: &LiveKey) -> Option<&Arc<LiveRecord>> {
+        self.live.get(key).map(|entry| &entry.record)
+    }
+
+    pub(crate) fn filter_servers(&self, key: &LiveKey) -> &[Option<Name>] {
+        self.live.get(key).map_or(&[], |entry| &entry.filter_servers)
+    }
+
+    pub(crate) fn live_keys(&self) -> impl Iterator<Item = &LiveKey> {
+        self.live.keys()
+    }
+
+    pub(crate) fn topic_values(&self) -> impl Iterator<Item = (&Name, &TopicValue)> {
+        self.topics.iter()
+    }
+
+    /// Checks the counters and references that the tables keep about themselves.
+    ///
+    /// # Panics
+    /// When one of them is wrong. For tests: cost O(everything).
+    #[doc(hidden)]
+    pub fn check(&self) {
+        let mut topics: HashMap<u32, u32> = HashMap::new();
+        let mut mappings: HashMap<u32, u32> = HashMap::new();
+        let mut settings: HashMap<(u32, u32), u32> = HashMap::new();
+        for (name, value) in self.topics.iter() {
+            assert!(!value.slots.is_empty() || value.mappings.is_some(), "topic {name} is kept for nothing");
+            for slot in value.slots.iter() {
+                *topics.entry(slot.group).or_default() += 1;
+                *settings.entry((slot.group, slot.setting)).or_default() += 1;
+            }
+            for mapping in value.mappings.iter().flat_map(|all| all.iter()) {
+                *mappings.entry(mapping.owner).or_default() += 1;
+            }
+        }
+        self.groups.check(&topics, &mappings, &settings);
+        for (cluster, names) in &self.clusters {
+            assert!(!names.is_empty(), "cluster {cluster} is empty");
+            for name in names {
+                assert!(self.groups.index_of(name).is_some(), "cluster {cluster} lists the unknown group {name}");
+            }
+        }
+        self.live.check();
+        for index in 0..self.groups.indices() {
+            for member in self.groups.alive_at(index).into_iter().flat_map(Group::members) {
+                let entry = self.live.get(&member.live_key()).expect("a member has a live entry");
+                assert!(entry.groups.contains(&index), "the live entry of {member:?} does not know its group");
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Every query of the protocol as a value, so that one list of questions can be put to several views.
+
+use crate::{DataVersion, KeyStyle, LiveKey, Millis, Name, Stale, View, query};
+
+/// A question to one state of the registry. Asking changes nothing: what counts as a heartbeat is asked at time 0.
+#[derive(Clone, Debug)]
+pub enum Probe {
+    /// 105.
+    Route {
+        /// `topic`.
+        topic: Name,
+        /// How numeric keys are written.
+        style: KeyStyle,
+        /// `supportActingMaster`.
+        acting_master: bool,
+        /// `__ZONE_NAME`.
+        zone: Option<Name>,
+        /// `orderTopicConf`.
+        order_conf: Option<Name>,
+    },
+    /// 106.
+    ClusterInfo,
+    /// 206.
+    AllTopics,
+    /// 224.
+    TopicsOfCluster(Name),
+    /// 304.
+    SystemTopics,
+    /// 311, 312, 313.
+    UnitTopics(query::UnitTopics),
+    /// 901, with cluster and broker name.
+    MemberGroup(Option<Name>, Option<Name>),
+    /// 322.
+    DataVersion(LiveKey, Option<DataVersion>),
+}
+
+impl Probe {
+    /// Puts the question to a view; the answer is the body, or a line that says what its header would.
+    ///
+    /// # Errors
+    /// [`Stale`], for the strategy.
+    ///
+    /// # Panics
+    /// When an answer is not UTF-8.
+    pub fn ask(&self, view: &impl View) -> Result<String, Stale> {
+        let mut out = Vec::new();
+        match self {
+            Self::Route { topic, style, acting_master, zone, order_conf } => {
+                let query = query::RouteQuery {
+                    topic,
+                    style: *style,
+                    acting_master: *acting_master,
+                    zone: zone.as_deref(),
+                    order_conf: order_conf.as_deref(),
+                };
+                if !query::route(view, &query, &mut out)? {
+                    assert!(out.is_empty(), "a route that is not there wrote something");
+                    return Ok("none".into());
+                }
+            }
+            Self::ClusterInfo => query::cluster_info(view.root(), &mut out),
+            Self::AllTopics => query::all_topics(view, &mut out)?,
+            Self::TopicsOfCluster(cluster) => query::topics_of_cluster(view, cluster, &mut out)?,
+            Self::SystemTopics => query::system_topics(view.root(), &mut out),
+            Self::UnitTopics(which) => query::unit_topics(view, *which, &mut out)?,
+            Self::MemberGroup(cluster, name) => {
+                query::member_group(view.root(), cluster.as_deref(), name.as_deref(), &mut out);
+            }
+            Self::DataVersion(key, version) => {
+                let answer = query::query_data_version(view.root(), key, *version, Millis(0));
+                return Ok(format!("changed={} known={:?}", answer.is_changed, answer.known));
+            }
+        }
+        Ok(String::from_utf8(out).expect("answers are UTF-8"))
+    }
+}

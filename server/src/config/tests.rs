@@ -1,0 +1,355 @@
+use std::fs;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::storage::backup_path;
+use crate::storage::crash::CrashDisk;
+
+/// A server whose configuration file has this text.
+struct Server {
+    folder: tempfile::TempDir,
+    settings: Settings,
+}
+
+impl Server {
+    fn with_file(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("n.properties");
+        fs::write(&file, text).unwrap();
+        let settings = load(Some(&file), &Environment::for_tests()).unwrap().settings;
+        Self { folder, settings }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("n.properties")
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.settings.text().to_vec()).unwrap()
+    }
+
+    fn line(&self, key: &str) -> Option<String> {
+        let text = self.text();
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned)
+    }
+
+    /// Updates, and checks that a refusal leaves everything as it was.
+    fn update(&self, body: impl AsRef<[u8]>) -> Result<(), (i32, String)> {
+        let state = || (self.text(), self.settings.live(), fs::read(self.file()).unwrap());
+        let before = state();
+        let result = self.settings.update(body.as_ref());
+        result.map_err(|refusal| {
+            assert_eq!(state(), before, "{refusal}");
+            (refusal.code(), refusal.to_string())
+        })
+    }
+
+    fn restarted(self) -> Self {
+        let settings = load(Some(&self.file()), &Environment::for_tests()).unwrap().settings;
+        Self { settings, ..self }
+    }
+}
+
+fn loaded(text: &str) -> Result<Loaded, ConfigError> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("n.properties");
+    fs::write(&file, text).unwrap();
+    load(Some(&file), &Environment::for_tests())
+}
+
+const DEFAULTS: &str = "bindAddress=0.0.0.0
+clientRequestThreadPoolNums=8
+clientRequestThreadPoolQueueCapacity=50000
+clusterTest=false
+configBlackList=configBlackList;configStorePath;kvConfigPath
+configStorePath=/home/test/namesrv/namesrv.properties
+defaultThreadPoolNums=16
+defaultThreadPoolQueueCapacity=10000
+deleteTopicWithBrokerRegistration=false
+enableAllTopicList=true
+enableControllerInNamesrv=false
+enableShutdownGracefully=false
+enableTopicList=true
+kvConfigPath=/home/test/namesrv/kvConfig.json
+listenPort=9876
+needWaitForService=false
+notifyMinBrokerIdChanged=false
+orderMessageEnable=false
+productEnvName=center
+returnOrderTopicConfigToBroker=true
+rocketmqHome=/opt/rocketmq
+scanNotActiveBrokerInterval=5000
+serverAsyncSemaphoreValue=64
+serverCallbackExecutorThreads=0
+serverChannelMaxIdleTimeSeconds=120
+serverNettyWorkerGroupEnable=true
+serverOnewaySemaphoreValue=256
+serverPooledByteBufAllocatorEnable=true
+serverSelectorThreads=3
+serverSocketBacklog=1024
+serverSocketRcvBufSize=0
+serverSocketSndBufSize=0
+serverWorkerThreads=8
+shutdownWaitTimeSeconds=30
+supportActingMaster=false
+unRegisterBrokerQueueCapacity=3000
+useEpollNativeSelector=false
+waitSecondsForService=45
+writeBufferHighWaterMark=0
+writeBufferLowWaterMark=0
+";
+
+#[test]
+fn shows_the_defaults_of_the_original() {
+    let environment = Environment { rocketmq_home: Some("/opt/rocketmq".into()), ..Environment::for_tests() };
+    let loaded = load(None, &environment).unwrap();
+    assert_eq!(loaded.settings.text(), DEFAULTS.as_bytes());
+    assert_eq!((loaded.warnings, loaded.file), (vec![], None));
+    let live = loaded.settings.live();
+    assert!(live.enable_topic_list() && live.enable_all_topic_list() && live.return_order_topic_config_to_broker());
+    assert!(!live.support_acting_master() && !live.order_message_enable() && !live.need_wait_for_service());
+    assert!(!live.notify_min_broker_id_changed() && !live.delete_topic_with_broker_registration());
+    assert_eq!(live.wait_seconds_for_service(), 45);
+    let config = loaded.settings.config();
+    assert_eq!((config.listen_port, config.worker_threads, config.frame_bytes_max), (9876, 1, 16_777_216));
+    assert_eq!(config.server_channel_max_idle_time, Some(Duration::from_secs(120)));
+    assert_eq!(config.server_socket_send_buffer_bytes, None);
+    assert_eq!(config.serialize_type, SerializeType::Json);
+    assert_eq!(config.scan_not_active_broker_interval, Duration::from_secs(5));
+}
+
+#[test]
+fn without_homes_the_paths_must_be_set() {
+    let environment = Environment { home: None, ..Environment::for_tests() };
+    assert!(matches!(load(None, &environment), Err(ConfigError::NoHome { key: "kvConfigPath" })));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("n.properties");
+    fs::write(&file, "kvConfigPath=/x/kv.json").unwrap();
+    let settings = load(Some(&file), &environment).unwrap().settings;
+    assert_eq!(settings.config().config_store_path, file);
+    assert!(!String::from_utf8_lossy(&settings.text()).contains("rocketmqHome"));
+}
+
+#[test]
+fn keeps_other_keys_of_the_file_and_says_what_has_no_effect() {
+    let text = "# c\nmyOwnKey=hello\nbad.number: x\nserverWorkerThreads=3\ndefaultThreadPoolNums=16\n\
+                connectTimeoutMillis=7\nadminAllowCidrs=10.0.0.0/8\nconfigStorePath=/elsewhere\n";
+    let loaded = loaded(text).unwrap();
+    let warnings = [
+        Warning::Ignored { key: "serverWorkerThreads", value: "3".into() },
+        Warning::StorePathReplaced { named: "/elsewhere".into() },
+        Warning::Unknown { key: "bad.number".into(), line: 3 },
+        Warning::Unknown { key: "myOwnKey".into(), line: 2 },
+    ];
+    assert_eq!(loaded.warnings, warnings);
+    let shown = String::from_utf8(loaded.settings.text().to_vec()).unwrap();
+    for line in ["myOwnKey=hello", "bad.number=x", "serverWorkerThreads=3", "connectTimeoutMillis=7"] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
+    }
+    assert!(shown.contains("adminAllowCidrs=10.0.0.0/8\n") && !shown.contains("workerThreads="), "{shown}");
+    assert!(!shown.contains("/elsewhere"), "{shown}");
+    assert_eq!(loaded.settings.config().connect_timeout, Duration::from_millis(7));
+}
+
+#[test]
+fn a_bad_value_stops_the_start_with_key_value_file_and_line() {
+    let message = loaded("# c\n\nlistenPort = 99999\n").unwrap_err().to_string();
+    assert!(message.ends_with("n.properties, line 3: listenPort: \"99999\" is not a whole number from 0 to 65535"));
+    assert!(matches!(loaded("clientRequestThreadPoolNums=abc"), Err(ConfigError::BadValue { line: 1, .. })));
+    assert!(matches!(loaded("a=\\u1"), Err(ConfigError::Malformed { .. })));
+    let environment = Environment { serialize_type: Some("XML".into()), ..Environment::for_tests() };
+    assert!(load(None, &environment).unwrap_err().to_string().contains("\"XML\" is not JSON or ROCKETMQ"));
+    let environment = Environment { serialize_type: Some("ROCKETMQ".into()), ..Environment::for_tests() };
+    assert_eq!(load(None, &environment).unwrap().settings.config().serialize_type, SerializeType::RocketMq);
+}
+
+#[test]
+fn every_number_of_the_table_fits_its_field() {
+    for pick in
+        [|range: &std::ops::RangeInclusive<i64>| *range.start(), |range: &std::ops::RangeInclusive<i64>| *range.end()]
+    {
+        let mut text = String::new();
+        for key in KEYS {
+            if let keys::Kind::Number(range) = &key.kind {
+                text.push_str(&format!("{}={}\n", key.name, pick(range)));
+            }
+        }
+        loaded(&text).unwrap();
+    }
+}
+
+#[test]
+fn an_update_takes_effect_at_once_and_after_a_restart() {
+    let server = Server::with_file("own=\\u4e2d\\n\\u00e9 \\\\\nkvConfigPath=/x\n");
+    server.update("enableTopicList : false\nwaitSecondsForService=46\nsupportActingMaster=TRUE").unwrap();
+    let live = server.settings.live();
+    assert!(!live.enable_topic_list() && live.support_acting_master() && live.enable_all_topic_list());
+    assert_eq!(live.wait_seconds_for_service(), 46);
+    assert_eq!(server.line("supportActingMaster").as_deref(), Some("true"));
+    let text = server.text();
+    assert!(text.contains("own=中\né \\\n"), "{text}");
+    assert_eq!(
+        fs::read_to_string(backup_path(&server.file())).unwrap(),
+        "own=\\u4e2d\\n\\u00e9 \\\\\nkvConfigPath=/x\n"
+    );
+    let server = server.restarted();
+    assert_eq!((server.text(), server.settings.live()), (text, live));
+}
+
+#[test]
+fn reads_every_spelling_that_java_reads() {
+    let server = Server::with_file("");
+    let steps: [(&str, bool); 5] = [
+        ("enableTopicList : false", false),
+        ("enableTopicList true", true),
+        ("# comment\n! comment\n\n  enableTopic\\\n    List = false\r\n", false),
+        ("enableTopicLis\\u0074=true", true),
+        ("enableTopicList=true\nenableTopicList=false", false),
+    ];
+    for (body, on) in steps {
+        server.update(body).unwrap();
+        assert_eq!(server.settings.live().enable_topic_list(), on, "{body}");
+    }
+    server.update("").unwrap();
+}
+
+#[test]
+fn the_black_list_holds_in_every_spelling() {
+    let server = Server::with_file("configBlackList=configBlackList; enableTopicList\nown=1");
+    let bodies = [
+        "kvConfigPath=/tmp/x",
+        "configStorePath=/tmp/x",
+        "rocketmqHome=/tmp/x",
+        "configBlackList=x",
+        "enableAllTopicList=false\nkvConfigPath=/tmp/x",
+        "noSuchKey=1\nkvConfigPath=/tmp/x",
+        "  configStorePath : /tmp/x",
+        "config\\u0053torePath=/tmp/x",
+        "configStorePath\\ =/tmp/x",
+        "\\tkvConfigPath=/tmp/x",
+        "kvConfig\\\n  Path=/tmp/x",
+        "kvConfigPath",
+        "kvConfigPath=",
+        "enableTopicList=false",
+    ];
+    for body in bodies {
+        let refused = Err((16, "Can not update config in black list.".to_owned()));
+        assert_eq!(server.update(body), refused, "{body}");
+    }
+}
+
+#[test]
+fn refuses_what_it_cannot_do_and_says_why() {
+    let server = Server::with_file("own=1\nclientWorkerThreads=4\nadminAllowCidrs=::1");
+    let cases = [
+        ("a=\\u12", "string2Properties error"),
+        ("KvConfigPath=/tmp/x", "\"KvConfigPath\" is not a configuration key"),
+        ("own=2\nnoSuchKey=1", "\"noSuchKey\" is not a configuration key"),
+        ("=x", "\"\" is not a configuration key"),
+        ("x", "\"x\" is not a configuration key"),
+        ("adminAllowCidrs=0.0.0.0/0", "adminAllowCidrs needs a restart: set it in the configuration file"),
+        ("orderMessageEnable=true\nlistenPort=1", "listenPort needs a restart: set it in the configuration file"),
+        ("serverWorkerThreads=3", "serverWorkerThreads has no effect in this server"),
+        ("clientWorkerThreads=5", "clientWorkerThreads has no effect in this server"),
+        ("notifyMinBrokerIdChanged=yes", "notifyMinBrokerIdChanged: \"yes\" is not true or false"),
+        ("waitSecondsForService=abc", "waitSecondsForService: \"abc\" is not a whole number from 0 to 2147483647"),
+    ];
+    for (body, remark) in cases {
+        assert_eq!(server.update(body), Err((1, remark.to_owned())), "{body}");
+    }
+    assert_eq!(server.update(b"\xff\xfe=\xfd").unwrap_err().1, "\"ÿþ\" is not a configuration key");
+    assert!(server.update("a".repeat(70_000)).unwrap_err().1.contains("config_update_bytes_max 65536"));
+    assert!(server.update("a".repeat(60_000)).unwrap_err().1.len() < 200);
+}
+
+#[test]
+fn a_value_cannot_bring_keys_along() {
+    let server = Server::with_file("own=1\nkvConfigPath=/good");
+    server.update("own=x\\nkvConfigPath=/bad\\r\\nlistenPort=1\\u000alistenPort=2").unwrap();
+    let server = server.restarted();
+    assert_eq!(server.settings.config().kv_config_path, Path::new("/good"));
+    assert_eq!(server.settings.config().listen_port, 9876);
+    assert_eq!(server.settings.lines.lock().unwrap()["own"], "x\nkvConfigPath=/bad\r\nlistenPort=1\nlistenPort=2");
+}
+
+#[test]
+fn an_update_that_cannot_be_stored_has_no_effect() {
+    let server = Server::with_file("");
+    fs::create_dir(server.folder.path().join("n.properties.tmp")).unwrap();
+    let (code, remark) = server.update("enableTopicList=false").unwrap_err();
+    assert!(code == 1 && remark.contains("n.properties.tmp"), "{remark}");
+
+    let disk = CrashDisk::default();
+    let mut settings = load(None, &Environment::for_tests()).unwrap().settings;
+    settings.storage = Box::new(disk.clone());
+    for steps in 0..5 {
+        disk.fail_after(steps);
+        assert!(matches!(settings.update(b"enableTopicList=false"), Err(UpdateRefusal::Storage(_))));
+        assert!(settings.live().enable_topic_list());
+    }
+    settings.update(b"enableTopicList=false").unwrap();
+    assert!(!settings.live().enable_topic_list());
+}
+
+#[test]
+fn only_allowed_addresses_may_update() {
+    let is_allowed = |text, address: &str| Server::with_file(text).settings.is_admin_allowed(address.parse().unwrap());
+    for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        assert!(is_allowed("", address), "{address}");
+        assert!(!is_allowed("adminAllowCidrs=", address), "{address}");
+    }
+    assert!(!is_allowed("", "10.0.0.1") && is_allowed("adminAllowCidrs=10.0.0.0/8", "10.0.0.1"));
+    assert_eq!(UpdateRefusal::NotAllowed.code(), 16);
+}
+
+#[test]
+fn shows_the_port_that_was_bound() {
+    let server = Server::with_file("listenPort=0");
+    server.settings.set_bound_port(40_000);
+    assert_eq!(server.line("listenPort").as_deref(), Some("40000"));
+    server.update("enableTopicList=true").unwrap();
+    assert_eq!(server.line("listenPort").as_deref(), Some("40000"));
+}
+
+#[cfg(unix)]
+#[test]
+fn says_that_the_folder_is_open_to_all() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::with_file("");
+    fs::set_permissions(server.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let loaded = load(Some(&server.file()), &Environment::for_tests()).unwrap();
+    assert_eq!(loaded.warnings, [Warning::WorldWritableFolder { folder: server.folder.path().to_owned() }]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_configuration_behind_a_link_is_read_but_not_replaced() {
+    let mut server = Server::with_file("enableTopicList=false");
+    let link = server.folder.path().join("link");
+    std::os::unix::fs::symlink(server.file(), &link).unwrap();
+    server.settings = load(Some(&link), &Environment::for_tests()).unwrap().settings;
+    assert!(!server.settings.live().enable_topic_list());
+    assert!(server.update("enableTopicList=true").unwrap_err().1.contains("symbolic link"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_body_is_taken_whole_or_refused(body in proptest::collection::vec(prop_oneof![
+        any::<u8>().prop_map(|byte| vec![byte]),
+        proptest::sample::select(vec!["own", "enableTopicList", "kvConfigPath", "=", ":", "\n", "\\", "\\u00", "true", "#"])
+            .prop_map(|text| text.as_bytes().to_vec()),
+    ], 0..24)) {
+        let server = Server::with_file("own=1\nkvConfigPath=/good");
+        if server.update(body.concat()).is_ok() {
+            let text = server.text();
+            if !body.is_empty() {
+                let server = server.restarted();
+                prop_assert_eq!(server.text(), text);
+                prop_assert_eq!(server.settings.config().kv_config_path.as_path(), Path::new("/good"));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The thread of the registry's writer.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use registry_core::{Applied, Command, Outcome, Publisher, TableLimits, Writer};
+use tokio::sync::{mpsc as notices, oneshot};
+
+use super::{liveness::Departures, notifier::Notice};
+use crate::{counters::Kind, service::Shared};
+
+/// How often an idle writer does its housekeeping.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A change and who waits for its outcome.
+#[derive(Debug)]
+struct Job {
+    command: Command,
+    reply: Option<oneshot::Sender<Applied>>,
+}
+
+/// Sends changes to the writer. Cheap to clone.
+///
+/// The queue has no bound of its own: every connection waits for its change before it sends another, so it holds no
+/// more than one for each connection.
+#[derive(Clone, Debug)]
+pub(crate) struct WriterHandle(mpsc::Sender<Job>);
+
+/// The writer thread has ended: the process is about to.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the writer has stopped")]
+pub(crate) struct WriterStopped;
+
+impl WriterHandle {
+    /// Makes a change; when this returns, every later query sees it.
+    pub(crate) async fn execute(&self, command: Command) -> Result<Applied, WriterStopped> {
+        let (reply, outcome) = oneshot::channel();
+        self.0.send(Job { command, reply: Some(reply) }).map_err(|_| WriterStopped)?;
+        outcome.await.map_err(|_| WriterStopped)
+    }
+
+    /// As [`execute`](Self::execute), for a thread that may wait.
+    pub(crate) fn execute_blocking(&self, command: Command) -> Result<Applied, WriterStopped> {
+        let (reply, outcome) = oneshot::channel();
+        self.0.send(Job { command, reply: Some(reply) }).map_err(|_| WriterStopped)?;
+        outcome.blocking_recv().map_err(|_| WriterStopped)
+    }
+
+    /// Makes a change that nobody waits for.
+    pub(crate) fn submit(&self, command: Command) {
+        // A writer that has stopped has nothing to change any more.
+        let _ = self.0.send(Job { command, reply: None });
+    }
+}
+
+/// What follows from changes outside the registry.
+pub(crate) struct Consequences {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) departures: Departures,
+    pub(crate) notices: notices::Sender<Notice>,
+}
+
+/// Starts the writer thread. It ends when the last handle is dropped.
+///
+/// A panic of the writer ends the process: its tables may be half changed, and nothing may be served from them. (What
+/// readers see is whole until then.)
+pub(crate) fn spawn<P: Publisher>(publisher: P, consequences: Consequences) -> io::Result<WriterHandle> {
+    let (sender, jobs) = mpsc::channel();
+    thread::Builder::new().name("writer".to_owned()).spawn(move || {
+        let run =
+            std::panic::AssertUnwindSafe(|| run(Writer::new(publisher, TableLimits::default()), &jobs, &consequences));
+        if std::panic::catch_unwind(run).is_err() {
+            tracing::error!("the writer has panicked; the process ends");
+            std::process::exit(EXIT_WRITER_PANIC);
+        }
+    })?;
+    Ok(WriterHandle(sender))
+}
+
+/// Exit code after a panic of the writer (`EX_SOFTWARE`).
+const EXIT_WRITER_PANIC: i32 = 70;
+
+fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, consequences: &Consequences) {
+    let mut is_sweeping = false;
+    loop {
+        // Between two steps of the sweep, commands go first.
+        let wait = if is_sweeping { Duration::ZERO } else { TICK };
+        match jobs.recv_timeout(wait) {
+            Ok(job) => {
+                let now = consequences.shared.clock.now();
+                let mut applied = writer.execute(&job.command, now);
+                consequences.follow(&job.command, &mut applied);
+                is_sweeping |= applied.brokers_removed > 0;
+                if let Some(reply) = job.reply {
+                    // Whoever asked may be gone.
+                    let _ = reply.send(applied);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => is_sweeping = writer.tick(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+impl Consequences {
+    fn follow(&self, command: &Command, applied: &mut Applied) {
+        if applied.brokers_removed > 0 {
+            let reason = match command {
+                Command::Unregister(_) => "unregistered",
+                Command::Disconnect(_) => "connection_lost",
+                Command::Expire => "expired",
+                _ => "other",
+            };
+            self.shared.counters.add(Kind::BrokerRemoved, reason, u64::from(applied.brokers_removed));
+            tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
+        }
+        if let (Command::Register(registration), Outcome::Registered(_)) = (command, &applied.outcome) {
+            tracing::debug!(broker = %registration.broker_name, addr = %registration.broker_addr, "registered");
+        }
+        for connection in applied.abandoned.drain(..) {
+            self.departures.close(connection);
+        }
+        if applied.min_id_changes.is_empty() || !self.shared.config.live().notify_min_broker_id_changed() {
+            return;
+        }
+        for change in applied.min_id_changes.drain(..) {
+            if self.notices.try_send(Notice(change)).is_err() {
+                // As in the original, a notice that cannot be sent is lost: brokers ask for themselves every second.
+                self.shared.counters.count(Kind::Failure, "notice_dropped");
+            }
+        }
+    }
+}

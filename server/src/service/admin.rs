@@ -1,0 +1,107 @@
+//! The KV configuration and the server's own: 100, 101, 102, 219, 318, 319.
+
+use registry_core::{Command, Reader};
+use tracing::{info, warn};
+
+use super::{Answer, Call, Handled, Service};
+use crate::{
+    config::UpdateRefusal,
+    counters::Kind,
+    kv::KvError,
+    remoting::{ResponseCode, ResponseHeader},
+};
+
+impl<R: Reader> Service<R> {
+    /// `PUT_KV_CONFIG` (100): on disk when it is answered.
+    pub(super) fn put_kv(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+        let ext = &call.request.ext;
+        let (Some(namespace), Some(key)) = (ext.get("namespace"), ext.get("key")) else {
+            self.shared.counters.count(Kind::BadRequest, "missing_field");
+            return self.error(call, out, ResponseCode::SystemError, "namespace or key is null");
+        };
+        let result = self.shared.kv.put(namespace, key, ext.get("value"));
+        self.answer_kv(call, out, result)
+    }
+
+    /// `DELETE_KV_CONFIG` (102). What is unknown, or lacks a name, is as good as deleted.
+    pub(super) fn delete_kv(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+        let ext = &call.request.ext;
+        let result = match (ext.get("namespace"), ext.get("key")) {
+            (Some(namespace), Some(key)) => self.shared.kv.delete(namespace, key),
+            _ => Ok(()),
+        };
+        self.answer_kv(call, out, result)
+    }
+
+    fn answer_kv(&self, call: Call<'_>, out: &mut Vec<u8>, result: Result<(), KvError>) -> Handled {
+        let Err(error) = result else {
+            return self.success(call, out);
+        };
+        match &error {
+            KvError::Storage(_) => {
+                self.shared.counters.count(Kind::Failure, "kv_not_stored");
+                warn!(%error, "the KV configuration could not be stored");
+            }
+            _ => self.shared.counters.count(Kind::BadRequest, "kv_limit"),
+        }
+        self.error(call, out, ResponseCode::SystemError, &error.to_string())
+    }
+
+    /// `GET_KV_CONFIG` (101).
+    pub(super) fn get_kv(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+        let ext = &call.request.ext;
+        let (namespace, key) = (ext.get("namespace"), ext.get("key"));
+        let value = namespace.zip(key).and_then(|(namespace, key)| self.shared.kv.value(namespace, key));
+        let Some(value) = value else {
+            let (namespace, key) = (namespace.unwrap_or("null"), key.unwrap_or("null"));
+            let remark = format!("No config item, Namespace: {namespace} Key: {key}");
+            let header = ResponseHeader::new(ResponseCode::QueryNotFound, call.request.opaque);
+            self.shared.encoder.respond(out, &ResponseHeader { remark: Some(&remark), ext: Some(&[]), ..header });
+            return Handled::Answered;
+        };
+        let header = ResponseHeader::new(ResponseCode::Success, call.request.opaque);
+        self.shared.encoder.respond(out, &ResponseHeader { ext: Some(&[("value", &value)]), ..header });
+        Handled::Answered
+    }
+
+    /// `GET_KVLIST_BY_NAMESPACE` (219).
+    pub(super) fn get_kv_list(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+        let namespace = call.request.ext.get("namespace");
+        match namespace.and_then(|namespace| self.shared.kv.table_body(namespace)) {
+            Some(body) => self.answer_with(call, out, |_, out| out.extend_from_slice(&body)),
+            None => {
+                let remark = format!("No config item, Namespace: {}", namespace.unwrap_or("null"));
+                self.error(call, out, ResponseCode::QueryNotFound, &remark)
+            }
+        }
+    }
+
+    /// `GET_NAMESRV_CONFIG` (319).
+    pub(super) fn get_config(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+        let text = self.shared.config.text();
+        self.answer_with(call, out, |_, out| out.extend_from_slice(&text))
+    }
+
+    /// `UPDATE_NAMESRV_CONFIG` (318): all of it or nothing, from allowed addresses only.
+    ///
+    /// A PROXY header can forbid, but not allow: it is only a claim.
+    pub(super) fn update_config(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+        let config = &self.shared.config;
+        let is_allowed = |address: std::net::SocketAddr| config.is_admin_allowed(address.ip());
+        let result = if is_allowed(call.peer) && call.source.is_none_or(is_allowed) {
+            config.update(call.body.unwrap_or_default())
+        } else {
+            Err(UpdateRefusal::NotAllowed)
+        };
+        if let Err(refusal) = result {
+            self.shared.counters.count(Kind::BadRequest, "config_update");
+            warn!(peer = %call.peer, %refusal, "configuration not updated");
+            let code = if refusal.code() == 16 { ResponseCode::NoPermission } else { ResponseCode::SystemError };
+            return self.error(call, out, code, &refusal.to_string());
+        }
+        info!(peer = %call.peer, "configuration updated");
+        // The one setting that the writer holds.
+        let deletes = config.live().delete_topic_with_broker_registration();
+        Handled::Change(Command::DeleteTopicWithRegistration(deletes), Answer::Success)
+    }
+}
