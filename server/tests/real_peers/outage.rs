@@ -32,7 +32,8 @@ fn a_name_server_dies_under_traffic() {
     }
     let mut traffic = Program::start(&java, "Traffic");
     assert_eq!(answer(&mut traffic, &["start", &all, "steady"]), "started");
-    thread::sleep(Duration::from_secs(1));
+    // The first lookup of a client fails with the server that it asks, so let it be over.
+    wait_until("messages flow", Duration::from_secs(20), || sent_messages(&mut traffic) > 100);
 
     // A client uses one of the servers, which one is its own choice: so each of them dies once.
     for (server, addr) in servers.iter_mut().zip(addrs) {
