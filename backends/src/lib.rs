@@ -7,14 +7,10 @@
 //! | strategy | reader | publisher |
 //! |---|---|---|
 //! | [`rwlock`] | shared lock for one query | exclusive lock while a prepared change is applied |
-<<<<<<< HEAD
 //! | [`dashmap`] | one atomic load, one shard lock; again if two changes have gone by | one shard lock for each changed topic |
 //! | [`left_right`] | wait-free | makes each change twice, waits for readers of the old copy |
 //! | [`epoch`] | wait-free | builds a snapshot beside the present one, swaps a pointer |
-//! | [`cached`] | one atomic load; after a change one pointer copy | builds a snapshot beside the newest, swaps it |
-=======
 //! | [`cached`] | one fence, one atomic load; after a change one pointer copy | builds a snapshot beside the newest, swaps it |
->>>>>>> docs
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 /// `Debug` for types whose content is too large, or too shared, to be shown.
