@@ -128,7 +128,7 @@ impl Broker {
     /// With these filter servers.
     #[must_use]
     pub fn filters<const N: usize>(mut self, filters: [&str; N]) -> Self {
-        self.0.body.filter_servers = Some(filters.map(Name::from).to_vec());
+        self.0.body.filter_servers = Some(filters.map(|filter| Some(Name::from(filter))).to_vec());
         self
     }
 
