@@ -9,7 +9,8 @@ pub(crate) fn start(settings: &Settings) -> NameServer {
     NameServer::start(launch, settings)
 }
 
-fn launch(home: &Path, config_file: &Path, settings: &Settings) -> Command {
+/// The command that starts it, for those who add to it.
+pub(crate) fn launch(home: &Path, config_file: &Path, settings: &Settings) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namesrv"));
     command
         .arg("-c")
