@@ -60,9 +60,15 @@ fn a_bad_header_closes_its_connection_and_no_other() {
     let server = Local::start(&[]);
     let probe = Probe::start(server.addr());
     let deep = [r#"{"code":105,"x":"#.as_bytes(), &[b'['; 10_000]].concat();
-    for header in
-        [&deep[..], b"not json", b"null", b"[    ]", br#"{"code":105}x"#, br#"{"code":NaN}"#, b"{\"remark\":\"\xFF\xFE\"}"]
-    {
+    for header in [
+        &deep[..],
+        b"not json",
+        b"null",
+        b"[    ]",
+        br#"{"code":105}x"#,
+        br#"{"code":NaN}"#,
+        b"{\"remark\":\"\xFF\xFE\"}",
+    ] {
         let what = String::from_utf8_lossy(&header[..header.len().min(30)]).into_owned();
         costs_its_connection(&server, &what, &raw_frame(0, header, b""), "bad_frame.bad_json");
     }

@@ -1,5 +1,7 @@
 //! Brokers and clients as they speak: the requests of both.
 
+use std::io::Write as _;
+
 use serde_json::{Map, Value, json};
 
 use super::frame::Request;
@@ -143,4 +145,38 @@ pub(crate) fn update_config(text: &str) -> Request {
 /// GET_NAMESRV_CONFIG.
 pub(crate) fn get_config() -> Request {
     request(319, &[])
+}
+
+/// The parts of a compressed registration, before they are compressed: each with its length in front, counts between.
+#[derive(Debug, Default)]
+pub(crate) struct Parts(pub(crate) Vec<u8>);
+
+impl Parts {
+    pub(crate) fn number(mut self, number: i32) -> Self {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    pub(crate) fn text(self, text: &str) -> Self {
+        let mut parts = self.number(i32::try_from(text.len()).expect("a short text"));
+        parts.0.extend(text.as_bytes());
+        parts
+    }
+
+    pub(crate) fn zlib(&self) -> Vec<u8> {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&self.0).and_then(|()| encoder.finish()).expect("memory takes all bytes")
+    }
+}
+
+impl Broker {
+    /// The topic table in the compressed form, as of 5.0.0: mappings at its end, which are none.
+    pub(crate) fn parts(&self) -> Parts {
+        let count = i32::try_from(self.topics.len()).expect("few topics");
+        let mut parts = Parts::default().text(&self.data_version().to_string()).number(count);
+        for Topic { name, queues, perm } in &self.topics {
+            parts = parts.text(&format!("{name} {queues} {queues} {perm} SINGLE_TAG {{}}"));
+        }
+        parts.text("[]").number(0)
+    }
 }
