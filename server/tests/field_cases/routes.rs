@@ -286,7 +286,8 @@ fn a_deleted_topic_comes_back_with_the_next_registration() {
         names.map(|broker| broker["brokerName"].as_str().expect("a name").to_string()).collect()
     };
     register(&mut client);
-    for (cluster, left) in [(Some("nowhere"), vec!["a", "b"]), (Some("C1"), vec!["b"]), (Some(""), vec![]), (None, vec![])]
+    for (cluster, left) in
+        [(Some("nowhere"), vec!["a", "b"]), (Some("C1"), vec!["b"]), (Some(""), vec![]), (None, vec![])]
     {
         let delete = request(216, &[("topic", "T")]);
         let delete = match cluster {
