@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::support::broker::{Broker, cluster_info, route};
-use crate::support::frame::Client;
+use crate::support::frame::{ANSWER_TIMEOUT, Client, Received};
 use crate::support::local::Local;
 use crate::support::ours;
 use crate::support::process::{NameServer, Settings};
@@ -158,7 +158,7 @@ fn wall_clock(client: &mut Client, counter: i64) -> i64 {
 /// The process is stopped for longer than the heartbeat timeout, while heartbeats arrive and wait.
 #[test]
 fn a_pause_of_the_process_expires_nobody_who_spoke() {
-    let server = ours::start(&Settings::with(&[("scanNotActiveBrokerInterval", "300")]));
+    let server = ours::start(&Settings::with(&[("scanNotActiveBrokerInterval", "500")]));
     let mut client = Client::connect(server.addr());
     let mut alive: Vec<(Broker, Client)> = (1..=20)
         .map(|number| {
@@ -174,10 +174,18 @@ fn a_pause_of_the_process_expires_nobody_who_spoke() {
 
     server.signal("STOP");
     thread::sleep(Duration::from_millis(1_800));
+    // Each heartbeat has to wait for lookups before it: a scan that does not wait comes first.
+    let before = cluster_info().encode().repeat(30);
     for (broker, connection) in &mut alive {
+        connection.send(&before);
         connection.send(&broker.heartbeat().encode());
     }
     server.signal("CONT");
+    for (_, connection) in &mut alive {
+        for _ in 0..31 {
+            assert!(matches!(connection.receive(ANSWER_TIMEOUT), Received::Frame(_)));
+        }
+    }
     let resumed = Instant::now();
     while resumed.elapsed() < Duration::from_secs(2) {
         for (broker, connection) in &mut alive {

@@ -44,6 +44,22 @@ fn a_broker_that_reconnects_is_not_lost() {
     assert_eq!(lost, 0, "lookups without the broker");
 }
 
+/// A registration that is still on its way through the server when its sender has gone.
+#[test]
+fn a_registration_without_its_connection_leaves_nothing() {
+    let (server, mut client) = start();
+    for number in 0..100 {
+        let mut connection = Client::connect(server.addr());
+        let broker = broker(&format!("b{number}"), 0, &format!("10.0.0.1:{number}"));
+        connection.send(&broker.register().encode());
+    }
+    // What comes after them has found them done.
+    thread::sleep(Duration::from_millis(100));
+    wait_until_empty(&mut client, Duration::from_secs(5));
+    let removed = server.counts();
+    assert!(removed.get("broker_removed.connection_lost").is_some_and(|&number| number > 50), "{removed:?}");
+}
+
 /// Case 2: an unregistration of a former id, at the address of what is now the master.
 #[test]
 fn an_unregistration_of_a_former_id_spares_the_new_one() {
