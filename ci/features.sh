@@ -28,11 +28,11 @@ refused '' 'no backend is selected: add one of the features'
 refused backend-rwlock,backend-cached 'two backends are selected: keep one of the features'
 
 says default-backend rwlock
-says all-backends 'rwlock, cached'
+says all-backends 'rwlock, dashmap, left-right, epoch, cached'
 # The default has the lowest priority.
-says default-backend,backend-cached cached
+says default-backend,backend-epoch epoch
 
-for backend in rwlock cached; do
+for backend in rwlock dashmap left-right epoch cached; do
     says "backend-$backend" "$backend"
     cargo test --quiet "${server[@]}" --features "backend-$backend" --test replay
 done

@@ -10,7 +10,8 @@
 //! * Memory: the newest state, what older snapshots do not share with it while a reader still holds one, and for a
 //!   moment the copy that a change makes of the shards it touches.
 //! * A read: one full fence and one atomic load of a word that is written only when something is published; no
-//!   read-modify-write, and nothing that readers write to together. After a change, once for each reader: a mutex for the time of one pointer copy.
+//!   read-modify-write, and nothing that readers write to together. After a change, once for each reader: a mutex for
+//!   the time of one pointer copy.
 //! * A change: copies the shards it touches, O(T / 256) each, in the worst case the whole map of pointers; one topic
 //!   costs tens of microseconds at 100,000 topics, a root-only change (wipe, address, death) next to nothing.
 //! * Who waits: readers never wait for a change to be built or dropped, only for each other's pointer copy. The writer

@@ -1,6 +1,6 @@
 //! The locks and atomics of the strategies: the real ones, or loom's when a model explores every interleaving.
 //!
-//! The only file with `cfg(loom)`. Both sides have one shape: guards without poisoning, closures are not needed.
+//! The only file with `cfg(loom)`. Both sides have one shape: methods that return guards, without poisoning.
 //! What the stand-ins do not show: fairness, writer priority and time-outs of `parking_lot`.
 
 #![allow(dead_code, unused_imports, reason = "each strategy takes what it needs, and each may be left out")]

@@ -10,7 +10,7 @@ use registry_core::{
 };
 
 /// Publications of one run: about half a second of an unoptimised build.
-const VERSIONS: u64 = 1_500;
+const VERSIONS: u64 = 3_000;
 
 fn readers_see_one_state_the_newest_and_never_an_older_one<R: Registry>() {
     let findings = threads::storm::<R>(VERSIONS, 2, 1);
@@ -19,7 +19,7 @@ fn readers_see_one_state_the_newest_and_never_an_older_one<R: Registry>() {
 }
 
 fn an_answered_heartbeat_saves<R: Registry>() {
-    let beats = threads::heartbeat_storm::<R>(4_000, 2);
+    let beats = threads::heartbeat_storm::<R>(800, 2);
     assert!(beats.beaten > 0 && beats.expired > 0, "heartbeats and expiries did not meet: {beats:?}");
     assert_eq!(beats.betrayed, 0, "{beats:?}");
 }

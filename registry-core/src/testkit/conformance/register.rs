@@ -292,7 +292,8 @@ pub fn an_unchanged_registration_is_recognised<R: Registry>() {
     assert_eq!(f.recognised(&master.clone().over(77)), None, "another connection");
     assert_eq!(f.recognised(&master.clone().fingerprint(3)), None, "another content");
 
-    let changes: [(&str, fn(&mut Fixture<R>)); 7] = [
+    type Change<R> = fn(&mut Fixture<R>);
+    let changes: [(&str, Change<R>); 7] = [
         ("a topic is deleted", |f| f.delete_topic("t1", None)),
         ("permissions are wiped", |f| _ = f.wipe("b")),
         ("a topic is added by hand", |f| f.register_topic("t9", ["b"], settings(6))),
