@@ -124,8 +124,8 @@ pub(crate) fn ignored(shadow: &Shadow, op: &Op) -> Vec<String> {
     parts
 }
 
-/// 3.6: filter servers are shown by address alone. When two groups, in two clusters, have the same address, the original
-/// shows those of the group that hashing puts last, or none; its zone filter drops those of both with one of them.
+/// 3.6: filter servers are shown by address alone. When two groups, in two clusters, have the same address, the
+/// original shows those of the group that hashing puts last, or none; its zone filter drops both with one of them.
 fn has_an_address_twice(shadow: &Shadow) -> bool {
     let mut seen = HashSet::new();
     let mut addrs = shadow.groups.values().flat_map(|group| group.addrs.values());
