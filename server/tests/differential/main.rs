@@ -27,7 +27,7 @@ use world::{Failure, World};
 const STEPS: usize = 2_000;
 const SEQUENCE: std::ops::Range<usize> = 1..60;
 /// Many tries start two servers; a failing sequence is shown as short as it has become by then.
-const SHRINK_TIME: Duration = Duration::from_secs(120);
+const SHRINK_TIME: Duration = Duration::from_secs(60);
 /// Sequences that once failed. They run first.
 const REGRESSIONS: &str = include_str!("regressions.txt");
 

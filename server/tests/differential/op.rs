@@ -115,8 +115,8 @@ fn used_fields(code: i64) -> Vec<&'static str> {
     let fields = match code {
         CLOSE => return vec!["link", "broker", "addr", "other_cluster"],
         103 => {
-            "link broker addr other_cluster id topics mappings counter state acting zone perm queues filters compressed \
-             checksum body"
+            "link broker addr other_cluster id topics mappings counter state acting zone perm queues filters \
+             compressed checksum body"
         }
         104 => "link broker addr other_cluster id",
         105 => "topic zone option",
