@@ -65,7 +65,7 @@ fn read_twice<R: Registry>(registry: &Arc<R>, acknowledged: &AtomicU64, seen: &L
 fn scenario<R: Registry>(readers: usize) {
     LazyLock::force(&CHANGES);
     let mut builder = Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(if readers > 1 { 2 } else { 3 }));
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(move || {
         let (registry, mut publisher) = R::new();
         publisher.publish(CHANGES[0].clone());
