@@ -74,8 +74,7 @@ impl<R: Reader> Service<R> {
             // The loser of an election is not told: the original answers as if it had registered.
             Refusal::IdHeld { broker_id, holder } => {
                 info!(broker_id, holder = %Excerpt::of(holder), "registration ignored: a newer stateVersion holds the id");
-                let header = ResponseHeader::new(ResponseCode::Success, opaque);
-                self.shared.encoder.respond(out, &ResponseHeader { ext: Some(&[]), ..header });
+                self.registered(opaque, &Registered::default(), out);
             }
             _ => {
                 debug!(%refusal, "registration refused");
