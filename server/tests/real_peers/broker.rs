@@ -62,6 +62,9 @@ impl Broker {
         line("mappedFileSizeCommitLog", "16777216");
         line("storePathRootDir", &store.display().to_string());
         line("storePathCommitLog", &store.join("commitlog").display().to_string());
+        // A broker sheds load after fractions of a second; a busy machine is no failure here.
+        line("waitTimeMillsInSendQueue", "20000");
+        line("osPageCacheBusyTimeOutMills", "20000");
         // The shortest that a broker accepts.
         line("registerNameServerPeriod", "10000");
         for (key, value) in plan.config {

@@ -118,7 +118,9 @@ public class Traffic {
         producer.setNamesrvAddr(nameServers);
         producer.setInstanceName(producer.getProducerGroup());
         producer.setPollNameServerInterval(1000);
-        producer.setSendMsgTimeout(5000);
+        // A busy machine is no failure.
+        producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(10_000);
         producer.start();
         return producer;
     }

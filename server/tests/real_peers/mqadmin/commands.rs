@@ -76,7 +76,7 @@ pub(crate) const THROUGH_NAME_SERVER: &[Case] = &[
     exact("updateNamesrvConfig -k kvConfigPath -v elsewhere", "Can not update config in black list."),
     any_order("allocateMQ -t first -i 127.0.0.1,127.0.0.2", "broker-a"),
     shape("statsAll", "NO_CONSUMER"),
-    shape("statsAll -a -t first", "first"),
+    shape("statsAll -t first", "consumer-of-first"),
     // Topics.
     exact("updateTopic -c {cluster} -t second -r 2 -w 2", "create topic to"),
     exact("updateTopic -c nowhere -t second", "[error] Make sure the specified clusterName exists"),
