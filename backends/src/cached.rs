@@ -1,15 +1,17 @@
-//! Immutable snapshots, and in each reader a cached pointer to the newest one that is checked by a version number.
+//! Immutable snapshots, and in each reader a cached pointer to the newest one that is checked by a number.
 //!
 //! # Guarantees
 //! A query runs on one immutable snapshot, so it sees one state. The writer puts the new snapshot in its place before it
-//! raises the version, and answers after that: a read that begins later finds the version raised and takes the new
-//! snapshot. Versions only grow, and a reader never goes back to an older snapshot. Linearizable.
+//! raises the number, and answers after that: a read that begins later finds the number raised and takes the new
+//! snapshot. Numbers only grow, and a reader never goes back to an older snapshot. Linearizable; the steps are named L1
+//! to L4 in the module `latest`.
 //!
 //! # Costs
 //! * Memory: the newest state, what older snapshots do not share with it while a reader still holds one, and for a
 //!   moment the copy that a change makes of the shards it touches.
-//! * A read: one atomic load of a word that is written only when something is published; no read-modify-write, nothing
-//!   that readers share. After a change, once for each reader: a mutex for the time of one pointer copy.
+//! * A read: one full fence and one atomic load of a word that is written only when something is published; no
+//!   read-modify-write, and nothing that readers write to together. After a change, once for each reader: a mutex for
+//!   the time of one pointer copy.
 //! * A change: copies the shards it touches, O(T / 256) each, in the worst case the whole map of pointers; one topic
 //!   costs tens of microseconds at 100,000 topics, a root-only change (wipe, address, death) next to nothing.
 //! * Who waits: readers never wait for a change to be built or dropped, only for each other's pointer copy. The writer
@@ -20,6 +22,11 @@
 //!
 //! # Do not choose this when
 //! Memory is short, or single topics change all the time on a registry of very many.
+//!
+//! # When something goes wrong
+//! A writer that panics leaves the last published snapshot to the readers. A reader that stalls inside a read keeps the
+//! parts of its snapshot alive that newer ones have replaced, and nobody waits for it. A publisher that is dropped leaves
+//! the last state.
 //!
 //! # How an old snapshot is let go
 //! The publisher keeps every snapshot that it has replaced and drops it in a later [`tick`](Publisher::tick) or publish,
@@ -32,27 +39,13 @@ use std::sync::Arc;
 use registry_core::{Change, Publisher, Reader, Registry, Stale};
 
 use crate::{
+    latest::{Latest, LatestReader, Replaced},
     snapshot::Snapshot,
-    sync::{AtomicU64, Mutex, Ordering, fence},
 };
 
-/// The registry as a versioned snapshot. See the [module](self).
+/// The registry as a numbered snapshot. See the [module](self).
 pub struct CachedRegistry {
-    version: Padded<AtomicU64>,
-    newest: Mutex<Arc<Snapshot>>,
-}
-
-/// A line of its own: every read loads the word inside, which only a publication writes.
-#[repr(align(128))]
-struct Padded<T>(T);
-
-impl CachedRegistry {
-    /// The newest snapshot and a version that is not newer than it.
-    fn newest(&self) -> (u64, Arc<Snapshot>) {
-        let newest = self.newest.lock();
-        // Under the lock, and the version is raised under it: they belong together.
-        (self.version.0.load(Ordering::Relaxed), Arc::clone(&newest))
-    }
+    newest: Latest<Snapshot>,
 }
 
 impl Registry for CachedRegistry {
@@ -61,23 +54,21 @@ impl Registry for CachedRegistry {
     type Publisher = CachedPublisher;
 
     fn new() -> (Arc<Self>, CachedPublisher) {
-        let newest = Arc::new(Snapshot::empty());
-        let building = (*newest).clone();
-        let registry = Arc::new(Self { version: Padded(AtomicU64::new(0)), newest: Mutex::new(newest) });
-        (Arc::clone(&registry), CachedPublisher { registry, building, replaced: Vec::new() })
+        let newest = Snapshot::empty();
+        let building = newest.clone();
+        let registry = Arc::new(Self { newest: Latest::new(Arc::new(newest)) });
+        (Arc::clone(&registry), CachedPublisher { registry, building, replaced: Replaced::new() })
     }
 
     fn reader(self: &Arc<Self>) -> CachedReader {
-        let (version, snapshot) = self.newest();
-        CachedReader { registry: Arc::clone(self), version, snapshot }
+        CachedReader { registry: Arc::clone(self), snapshot: LatestReader::new(&self.newest) }
     }
 }
 
 /// Reads the snapshot that it holds, after a look at whether it is still the newest.
 pub struct CachedReader {
     registry: Arc<CachedRegistry>,
-    version: u64,
-    snapshot: Arc<Snapshot>,
+    snapshot: LatestReader<Snapshot>,
 }
 
 impl Reader for CachedReader {
@@ -85,19 +76,14 @@ impl Reader for CachedReader {
 
     fn read<R>(&mut self, mut query: impl FnMut(&Snapshot) -> Result<R, Stale>) -> R {
         self.refresh();
-        match query(&self.snapshot) {
+        match query(self.snapshot.value()) {
             Ok(result) => result,
             Err(stale) => unreachable!("a snapshot never fails: {stale:?}"),
         }
     }
 
     fn refresh(&mut self) {
-        // Pairs with the fence of the publisher: a publication that was over before this read began is seen by the load,
-        // whatever way the news of its end has taken.
-        fence(Ordering::SeqCst);
-        if self.registry.version.0.load(Ordering::Acquire) != self.version {
-            (self.version, self.snapshot) = self.registry.newest();
-        }
+        self.snapshot.refresh(&self.registry.newest);
     }
 }
 
@@ -106,29 +92,17 @@ pub struct CachedPublisher {
     registry: Arc<CachedRegistry>,
     /// The state of the newest snapshot, to build the next one from.
     building: Snapshot,
-    /// Snapshots that a reader may still hold.
-    replaced: Vec<Arc<Snapshot>>,
+    replaced: Replaced<Snapshot>,
 }
 
 impl Publisher for CachedPublisher {
     fn publish(&mut self, change: Change) {
         self.building.apply(change);
-        let next = Arc::new(self.building.clone());
-        let replaced = {
-            let mut newest = self.registry.newest.lock();
-            let replaced = std::mem::replace(&mut *newest, next);
-            let version = self.registry.version.0.load(Ordering::Relaxed);
-            self.registry.version.0.store(version + 1, Ordering::Release);
-            replaced
-        };
-        fence(Ordering::SeqCst);
-        self.replaced.push(replaced);
-        self.tick();
+        self.replaced.publish(&self.registry.newest, Arc::new(self.building.clone()));
     }
 
     fn tick(&mut self) {
-        // A count of one cannot grow again: only the registry gave out copies, and it has forgotten this snapshot.
-        self.replaced.retain(|snapshot| Arc::strong_count(snapshot) > 1);
+        self.replaced.drop_unused();
     }
 }
 

@@ -17,6 +17,11 @@
 //!
 //! # Do not choose this when
 //! The tail of lookups must not show a large registration, or many cores look up at once.
+//!
+//! # When something goes wrong
+//! A writer that panics does so before or after the exclusive lock is held, which is free of code that could: readers go on
+//! with the last state. A reader that stalls inside a read stops the writer, and with it every reader that comes after.
+//! A publisher that is dropped leaves the last state.
 
 use std::sync::Arc;
 
@@ -24,7 +29,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View};
 
-use crate::sync::RwLock;
+use crate::sync::{Padded, RwLock};
 
 type Topics = HashMap<Name, Entry, RandomState>;
 
@@ -38,9 +43,6 @@ pub struct RwLockRegistry {
     // A line of its own: readers write to the lock word, and would otherwise share its line with what they read.
     state: Padded<RwLock<State>>,
 }
-
-#[repr(align(128))]
-struct Padded<T>(T);
 
 impl Registry for RwLockRegistry {
     const NAME: &'static str = "rwlock";

@@ -1,7 +1,16 @@
 //! The locks and atomics of the strategies: the real ones, or loom's when a model explores every interleaving.
 //!
-//! The only file with `cfg(loom)`. Both sides have one shape: guards without poisoning, closures are not needed.
+//! The only file with `cfg(loom)`. Both sides have one shape: methods that return guards, without poisoning.
 //! What the stand-ins do not show: fairness, writer priority and time-outs of `parking_lot`.
+
+#![allow(dead_code, unused_imports, reason = "each strategy takes what it needs, and each may be left out")]
+
+/// A line of its own for what many threads write or watch.
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+#[cfg(all(not(loom), any(feature = "baselines", feature = "dashmap")))]
+pub(crate) use real::ShardedMap;
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, RwLock};
@@ -11,10 +20,65 @@ pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub(crate) use model::{Mutex, RwLock};
+pub(crate) use model::{Mutex, RwLock, ShardedMap};
+
+#[cfg(all(not(loom), any(feature = "baselines", feature = "dashmap")))]
+mod real {
+    use std::{borrow::Borrow, hash::Hash};
+
+    use foldhash::fast::RandomState;
+
+    /// `DashMap`, by closures: no guard leaves a call.
+    pub(crate) struct ShardedMap<K, V>(dashmap::DashMap<K, V, RandomState>);
+
+    impl<K: Hash + Eq, V> ShardedMap<K, V> {
+        pub(crate) fn new() -> Self {
+            Self(dashmap::DashMap::default())
+        }
+
+        /// Runs `f` on the value of `key`, under the lock of its shard if there is one.
+        pub(crate) fn with<Q, R>(&self, key: &Q, f: impl FnOnce(Option<&V>) -> R) -> R
+        where
+            K: Borrow<Q>,
+            Q: Hash + Eq + ?Sized,
+        {
+            let held = self.0.get(key);
+            f(held.as_deref())
+        }
+
+        /// Puts what `f` makes of the value of `key`, under the exclusive lock of its shard.
+        pub(crate) fn update(&self, key: K, f: impl FnOnce(Option<&mut V>) -> Option<V>) {
+            use dashmap::mapref::entry::Entry;
+            match self.0.entry(key) {
+                Entry::Occupied(mut held) => {
+                    if let Some(value) = f(Some(held.get_mut())) {
+                        held.insert(value);
+                    }
+                }
+                Entry::Vacant(free) => {
+                    if let Some(value) = f(None) {
+                        free.insert(value);
+                    }
+                }
+            }
+        }
+
+        /// Removes `key` if its value is as `is_old` says.
+        pub(crate) fn remove_if(&self, key: &K, is_old: impl FnOnce(&V) -> bool) {
+            self.0.remove_if(key, |_, value| is_old(value));
+        }
+
+        /// Runs `f` on every entry, under the lock of its shard, until it fails.
+        pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(&K, &V) -> Result<(), E>) -> Result<(), E> {
+            self.0.iter().try_for_each(|entry| f(entry.key(), entry.value()))
+        }
+    }
+}
 
 #[cfg(loom)]
 mod model {
+    use std::{borrow::Borrow, collections::BTreeMap};
+
     use loom::sync;
 
     /// `loom`'s mutex without poisoning.
@@ -28,6 +92,48 @@ mod model {
 
         pub(crate) fn lock(&self) -> sync::MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+
+    /// A sharded map with the locks of `loom`: what `DashMap` promises, no more. Two shards, so that two keys can meet in
+    /// one or not.
+    pub(crate) struct ShardedMap<K, V>([RwLock<BTreeMap<K, V>>; 2]);
+
+    impl<K: Ord + AsRef<str>, V> ShardedMap<K, V> {
+        pub(crate) fn new() -> Self {
+            Self([RwLock::new(BTreeMap::new()), RwLock::new(BTreeMap::new())])
+        }
+
+        fn shard(&self, key: &str) -> &RwLock<BTreeMap<K, V>> {
+            &self.0[key.bytes().map(usize::from).sum::<usize>() % 2]
+        }
+
+        pub(crate) fn with<R>(&self, key: &str, f: impl FnOnce(Option<&V>) -> R) -> R
+        where
+            K: Borrow<str>,
+        {
+            f(self.shard(key).read().get(key))
+        }
+
+        pub(crate) fn update(&self, key: K, f: impl FnOnce(Option<&mut V>) -> Option<V>) {
+            let mut shard = self.shard(key.as_ref()).write();
+            if let Some(value) = f(shard.get_mut(&key)) {
+                shard.insert(key, value);
+            }
+        }
+
+        pub(crate) fn remove_if(&self, key: &K, is_old: impl FnOnce(&V) -> bool) {
+            let mut shard = self.shard(key.as_ref()).write();
+            if shard.get(key).is_some_and(is_old) {
+                shard.remove(key);
+            }
+        }
+
+        pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(&K, &V) -> Result<(), E>) -> Result<(), E> {
+            for shard in &self.0 {
+                shard.read().iter().try_for_each(|(key, value)| f(key, value))?;
+            }
+            Ok(())
         }
     }
 

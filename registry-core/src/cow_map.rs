@@ -14,10 +14,12 @@ use hashbrown::HashTable;
 /// further one O(1).
 #[derive(Clone)]
 pub struct CowMap<K, V> {
-    shards: Box<[Arc<HashTable<(K, V)>>]>,
+    shards: Box<[Shard<K, V>]>,
     hasher: RandomState,
     len: usize,
 }
+
+type Shard<K, V> = Arc<HashTable<(K, V)>>;
 
 impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     /// Makes an empty map of `shards` shards, rounded up to a power of two.

@@ -74,7 +74,8 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
-    pub(crate) fn new(pulse: Arc<Pulse>, registration: &crate::Registration) -> Self {
+    /// A record of this registration; one for which `is_recognised` is false never counts as unchanged when it is repeated.
+    pub(crate) fn new(pulse: Arc<Pulse>, registration: &crate::Registration, is_recognised: bool) -> Self {
         Self {
             pulse,
             data_version: registration.body.data_version,
@@ -82,7 +83,7 @@ impl LiveRecord {
             ha_addr: registration.ha_addr.clone(),
             broker_name: registration.broker_name.clone(),
             broker_id: registration.broker_id,
-            fingerprint: registration.fingerprint,
+            fingerprint: if is_recognised { registration.fingerprint } else { 0 },
             touched: AtomicBool::new(false),
         }
     }

@@ -105,9 +105,15 @@ impl<P: Publisher> Writer<P> {
     /// # Complexity
     /// See [`Tables::apply`] and [`Image::derive`].
     pub fn execute(&mut self, command: &Command, now: Millis) -> Applied {
-        let applied = self.tables.apply(command, now);
+        let applied = self.apply(command, now);
         self.publish();
         applied
+    }
+
+    /// Applies a command without making it visible: the first half of [`execute`](Self::execute), for several commands
+    /// that are published as one. None of them is answered before [`publish`](Self::publish).
+    pub fn apply(&mut self, command: &Command, now: Millis) -> Applied {
+        self.tables.apply(command, now)
     }
 
     /// Removes a part of what dead brokers left behind, and does the housekeeping of the strategy; says whether there
@@ -119,7 +125,11 @@ impl<P: Publisher> Writer<P> {
         is_more
     }
 
-    fn publish(&mut self) {
+    /// Makes everything that was applied visible, as one change: when it returns, every later read sees the effect.
+    ///
+    /// # Blocking
+    /// As [`Publisher::publish`].
+    pub fn publish(&mut self) {
         if let Some(change) = self.image.derive(&mut self.tables) {
             self.publisher.publish(change);
         }

@@ -141,6 +141,11 @@ impl TopicTable {
         self.entries.iter().map(|entry| self.text_of(&entry.key))
     }
 
+    /// Says whether a topic has another name than its key in the broker's table.
+    pub fn has_aliases(&self) -> bool {
+        self.entries.iter().any(|entry| entry.key != entry.name)
+    }
+
     fn text_of(&self, range: &Range<u32>) -> &str {
         &self.text[range.start as usize..range.end as usize]
     }

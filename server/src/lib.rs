@@ -1,4 +1,17 @@
 //! A wire-compatible RocketMQ name server.
+//!
+//! A request goes down this list and its answer comes back up:
+//!
+//! | module | does |
+//! |---|---|
+//! | `runtime` | threads, connections, timers, start and end |
+//! | [`remoting`] | frames and headers: bytes in, requests out; answers in, bytes out |
+//! | `service` | what each request means: a lookup, a change for the writer, a job for another thread |
+//! | [`body`], [`json`] | bodies of requests |
+//! | the crate `registry_core` | the rules of the registry and its queries |
+//! | [`backend`] | which lock strategy the registry is shared by |
+//!
+//! Beside it: [`config`], [`kv`], the files of both ([`storage`]), [`limits`] and [`counters`].
 #![forbid(unsafe_code)]
 
 pub mod backend;

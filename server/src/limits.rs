@@ -1,6 +1,10 @@
-//! Every limit of the server, with its unit and its reason.
+//! The limits of frames and headers, with their units and reasons.
+//!
+//! What comes behind them has its own: bodies ([`BodyLimits`](crate::body::BodyLimits)), the KV store
+//! ([`KvLimits`](crate::kv::KvLimits)), the tables ([`TableLimits`](registry_core::TableLimits)). Limits of time and of
+//! queues stand in the modules of `runtime` that keep them.
 
-/// The bounds of everything that a peer can make grow.
+/// The bounds of one frame and its header.
 ///
 /// Sizes are bytes unless a field says otherwise. The defaults follow the original where it has a limit, so that
 /// nothing that works against it is refused here.

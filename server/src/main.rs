@@ -1,4 +1,4 @@
-//! The name server: `namesrv -c FILE`.
+//! The name server: `namesrv [-c FILE]`.
 #![forbid(unsafe_code)]
 
 use std::{

@@ -84,22 +84,17 @@ fn apply_groups(root: &mut Root, tables: &Tables, delta: &Delta) {
         root.groups = groups.into();
     }
     for &index in &delta.groups {
-        let place = &mut root.groups[index as usize];
-        match tables.group(index) {
-            Some(group) => {
-                if place.as_ref().is_none_or(|held| held.name != group.name) {
-                    root.by_name.insert(group.name.clone(), index);
-                }
-                *place = Some(Arc::new(group_of(tables, group)));
-            }
-            None => {
-                // A group that was born and died between two deltas was never here.
-                if let Some(held) = place.take()
-                    && root.by_name.get(&held.name) == Some(&index)
-                {
-                    root.by_name.remove(&held.name);
-                }
-            }
+        let held = root.groups[index as usize].take();
+        // The index may be another group's by now, and the name may have another index: an earlier turn has put it.
+        if let Some(held) = held
+            && root.by_name.get(&held.name) == Some(&index)
+        {
+            root.by_name.remove(&held.name);
+        }
+        // A group that was born and died between two deltas was never here.
+        if let Some(group) = tables.group(index) {
+            root.by_name.insert(group.name.clone(), index);
+            root.groups[index as usize] = Some(Arc::new(group_of(tables, group)));
         }
     }
 }

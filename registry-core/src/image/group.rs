@@ -78,9 +78,9 @@ impl Group {
         }
     }
 
-    /// The setting at `index`, which a slot of this group names.
-    pub fn setting(&self, index: u32) -> &Setting {
-        &self.settings[index as usize]
+    /// The setting at `index`. There is one for every slot of the same state.
+    pub fn setting(&self, index: u32) -> Option<&Setting> {
+        self.settings.get(index as usize)
     }
 
     /// The group as `BrokerData`.

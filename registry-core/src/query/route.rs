@@ -43,7 +43,7 @@ fn write_route(root: &Root, entry: &Entry, query: &RouteQuery<'_>, out: &mut Vec
     let served = || {
         entry.slots.iter().filter_map(|slot| {
             let group = root.group(slot.group)?;
-            Some((group, group.setting(slot.setting)))
+            Some((group, group.setting(slot.setting)?))
         })
     };
     if served().next().is_none() {

@@ -59,8 +59,8 @@ pub fn topics_of_cluster(view: &impl View, cluster: &str, out: &mut Vec<u8>) -> 
 /// [`Stale`], for the strategy.
 pub fn unit_topics(view: &impl View, which: UnitTopics, out: &mut Vec<u8>) -> Result<(), Stale> {
     write_topics(view, out, |root, entry| {
-        let mut served = entry.slots.iter().filter_map(|slot| Some((root.group(slot.group)?, slot.setting)));
-        served.next().is_some_and(|(group, setting)| which.has(group.setting(setting).settings))
+        let mut served = entry.slots.iter().filter_map(|slot| root.group(slot.group)?.setting(slot.setting));
+        served.next().is_some_and(|setting| which.has(setting.settings))
     })
 }
 

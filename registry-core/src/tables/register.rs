@@ -218,7 +218,10 @@ impl Tables {
             }
             None => Arc::new(Pulse::new(now)),
         };
-        let record = Arc::new(LiveRecord::new(pulse, registration));
+        // Topics under other keys than their names are removed and taken again each time, and may come out otherwise.
+        let has_aliases = registration.body.topics.as_ref().is_some_and(crate::TopicTable::has_aliases);
+        let is_recognised = !(self.delete_topic_with_registration && has_aliases);
+        let record = Arc::new(LiveRecord::new(pulse, registration, is_recognised));
         let mut entry = match held {
             Some(held) => LiveEntry {
                 record,

@@ -122,11 +122,20 @@ mod tests {
             config_file: Some("f.properties".into()),
             namesrv_addr: Some("a:1;b:2".into()),
             print_config_item: true,
+            #[cfg(feature = "all-backends")]
+            backend: backend::DEFAULT.to_owned(),
         };
         assert_eq!(parse(&["-c", "f.properties", "-n", "a:1;b:2", "-p"]), Ok(expected.clone()));
         let long = ["--configFile", "f.properties", "--namesrvAddr", "a:1;b:2", "--printConfigItem"];
         assert_eq!(parse(&long), Ok(expected));
-        assert_eq!(parse(&[]), Ok(Cli { config_file: None, namesrv_addr: None, print_config_item: false }));
+        let nothing = Cli {
+            config_file: None,
+            namesrv_addr: None,
+            print_config_item: false,
+            #[cfg(feature = "all-backends")]
+            backend: backend::DEFAULT.to_owned(),
+        };
+        assert_eq!(parse(&[]), Ok(nothing));
     }
 
     #[test]

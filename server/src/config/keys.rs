@@ -197,8 +197,8 @@ pub static KEYS: &[Key] = &[
     number(Namesrv, "defaultThreadPoolQueueCapacity", "10000", 1..=INT_MAX, Ignored),
     // Milliseconds. A scan walks all brokers, so not every millisecond; an hour keeps expiry meaningful.
     number(Namesrv, "scanNotActiveBrokerInterval", "5000", 10..=3_600_000, Restart),
-    // An entry is one broker.
-    number(Namesrv, "unRegisterBrokerQueueCapacity", "3000", 1..=1_000_000, Restart),
+    // Here a farewell waits in its connection, and none is ever refused.
+    number(Namesrv, "unRegisterBrokerQueueCapacity", "3000", 1..=1_000_000, Ignored),
     flag(Namesrv, "supportActingMaster", "false", Live(LiveKey::SupportActingMaster)),
     flag(Namesrv, "enableAllTopicList", "true", Live(LiveKey::EnableAllTopicList)),
     flag(Namesrv, "enableTopicList", "true", Live(LiveKey::EnableTopicList)),

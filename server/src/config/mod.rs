@@ -125,8 +125,6 @@ pub struct Config {
     pub config_store_path: PathBuf,
     /// `scanNotActiveBrokerInterval`: time between two looks for brokers without a heartbeat.
     pub scan_not_active_broker_interval: Duration,
-    /// `unRegisterBrokerQueueCapacity`.
-    pub unregister_broker_queue_capacity: usize,
     /// `serverChannelMaxIdleTimeSeconds`: an idle connection is closed after this; `None` keeps it.
     pub server_channel_max_idle_time: Option<Duration>,
     /// `serverSocketBacklog`: connections that wait to be accepted.
@@ -160,7 +158,6 @@ impl Config {
             kv_config_path: text(values, "kvConfigPath").into(),
             config_store_path: text(values, "configStorePath").into(),
             scan_not_active_broker_interval: Duration::from_millis(number(values, "scanNotActiveBrokerInterval")),
-            unregister_broker_queue_capacity: number(values, "unRegisterBrokerQueueCapacity"),
             server_channel_max_idle_time: unless_zero(number(values, "serverChannelMaxIdleTimeSeconds"))
                 .map(Duration::from_secs),
             server_socket_backlog: number(values, "serverSocketBacklog"),

@@ -219,17 +219,17 @@ fn reads_every_spelling_that_java_reads() {
 fn the_black_list_holds_in_every_spelling() {
     let server = Server::with_file("configBlackList=configBlackList; enableTopicList\nown=1");
     let bodies = [
-        "kvConfigPath=/tmp/x",
-        "configStorePath=/tmp/x",
-        "rocketmqHome=/tmp/x",
+        "kvConfigPath=/else/x",
+        "configStorePath=/else/x",
+        "rocketmqHome=/else/x",
         "configBlackList=x",
-        "enableAllTopicList=false\nkvConfigPath=/tmp/x",
-        "noSuchKey=1\nkvConfigPath=/tmp/x",
-        "  configStorePath : /tmp/x",
-        "config\\u0053torePath=/tmp/x",
-        "configStorePath\\ =/tmp/x",
-        "\\tkvConfigPath=/tmp/x",
-        "kvConfig\\\n  Path=/tmp/x",
+        "enableAllTopicList=false\nkvConfigPath=/else/x",
+        "noSuchKey=1\nkvConfigPath=/else/x",
+        "  configStorePath : /else/x",
+        "config\\u0053torePath=/else/x",
+        "configStorePath\\ =/else/x",
+        "\\tkvConfigPath=/else/x",
+        "kvConfig\\\n  Path=/else/x",
         "kvConfigPath",
         "kvConfigPath=",
         "enableTopicList=false",
@@ -245,7 +245,7 @@ fn refuses_what_it_cannot_do_and_says_why() {
     let server = Server::with_file("own=1\nclientWorkerThreads=4\nadminAllowCidrs=::1");
     let cases = [
         ("a=\\u12", "string2Properties error"),
-        ("KvConfigPath=/tmp/x", "\"KvConfigPath\" is not a configuration key"),
+        ("KvConfigPath=/else/x", "\"KvConfigPath\" is not a configuration key"),
         ("own=2\nnoSuchKey=1", "\"noSuchKey\" is not a configuration key"),
         ("=x", "\"\" is not a configuration key"),
         ("x", "\"x\" is not a configuration key"),

@@ -36,7 +36,7 @@ use crate::{
 /// What a worker is told.
 #[derive(Debug)]
 pub(crate) enum WorkerMessage {
-    /// A new connection is its.
+    /// A new connection for this worker.
     Accepted(std::net::TcpStream, SocketAddr, ConnectionId),
     /// Close a connection, if it has it.
     Close(ConnectionId),

@@ -7,7 +7,7 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use registry_core::{Applied, Command, Outcome, Publisher, TableLimits, Writer};
@@ -18,6 +18,11 @@ use crate::{body::Excerpt, counters::Kind, service::Shared};
 
 /// How often an idle writer does its housekeeping.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Changes that are published as one, if they wait together; ...
+const BATCH_MAX: usize = 64;
+/// ... and for how long they are collected, so that a small one does not wait for many large ones.
+const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// A change and who waits for its outcome.
 #[derive(Debug)]
@@ -89,22 +94,36 @@ const EXIT_WRITER_PANIC: i32 = 70;
 
 fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, consequences: &Consequences) {
     let mut is_sweeping = false;
+    let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
         // Between two steps of the sweep, commands go first.
         let wait = if is_sweeping { Duration::ZERO } else { TICK };
-        match jobs.recv_timeout(wait) {
-            Ok(job) => {
-                let now = consequences.shared.clock.now();
-                let mut applied = writer.execute(&job.command, now);
-                consequences.follow(&job.command, &mut applied);
-                is_sweeping |= applied.brokers_removed > 0;
-                if let Some(reply) = job.reply {
-                    // Whoever asked may be gone.
-                    let _ = reply.send(applied);
-                }
+        let first = match jobs.recv_timeout(wait) {
+            Ok(job) => job,
+            Err(RecvTimeoutError::Timeout) => {
+                is_sweeping = writer.tick();
+                continue;
             }
-            Err(RecvTimeoutError::Timeout) => is_sweeping = writer.tick(),
             Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let began = Instant::now();
+        let now = consequences.shared.clock.now();
+        let mut next = Some(first);
+        while let Some(job) = next {
+            let applied = writer.apply(&job.command, now);
+            batch.push((job, applied));
+            let has_room = batch.len() < BATCH_MAX && began.elapsed() < BATCH_TIME_MAX;
+            next = if has_room { jobs.try_recv().ok() } else { None };
+        }
+        writer.publish();
+        // Only now is anybody told.
+        for (job, mut applied) in batch.drain(..) {
+            consequences.follow(&job.command, &mut applied);
+            is_sweeping |= applied.brokers_removed > 0;
+            if let Some(reply) = job.reply {
+                // Whoever asked may be gone.
+                let _ = reply.send(applied);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the server does with a request: from a decoded header to the answer.
 //!
 //! A [`Service`] belongs to one thread and answers at once what is a lookup. Everything else it hands on: a change of
-//! the registry to the writer, a long job to the thread for its kind. No handler waits.
+//! the registry to the writer, a long job to the thread for its kind. No handler of a thread that serves lookups waits.
 
 mod admin;
 mod broker;

@@ -39,9 +39,11 @@ impl Names {
         format!("s{}-T{index}", self.sequence)
     }
 
-    pub(crate) fn addr(self, index: i64) -> String {
+    /// Half of the addresses are used in one cluster only.
+    pub(crate) fn addr(self, op: &Op) -> String {
         let [.., high, middle, low] = self.sequence.to_be_bytes();
-        format!("10.{high}.{middle}.{low}:{}", 10911 + index)
+        let own = if op.broker == 2 && op.addr < ADDRS / 2 { 100 } else { 0 };
+        format!("10.{high}.{middle}.{low}:{}", 10911 + own + op.addr)
     }
 
     /// Brokers 0 and 1 are at home in one cluster, 2 in another.
@@ -105,7 +107,7 @@ pub(crate) fn named_brokers(op: &Op) -> Vec<i64> {
 pub(crate) fn request(names: Names, op: &Op, opaque: i32) -> Request {
     let broker = ("brokerName", names.broker(op.broker));
     let cluster = ("clusterName", names.cluster(op));
-    let addr = ("brokerAddr", names.addr(op.addr));
+    let addr = ("brokerAddr", names.addr(op));
     let id = ("brokerId", op.id.to_string());
     let topic = ("topic", names.topic(op.topic));
     let namespace = ("namespace", names.namespace(op));

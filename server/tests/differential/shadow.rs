@@ -86,7 +86,7 @@ impl Shadow {
     }
 
     pub(crate) fn broker(&self, op: &Op) -> Broker {
-        (self.names.cluster(op), self.names.addr(op.addr))
+        (self.names.cluster(op), self.names.addr(op))
     }
 
     pub(crate) fn group(&self, op: &Op) -> Option<&Group> {

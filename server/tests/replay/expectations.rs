@@ -37,6 +37,11 @@ pub(crate) enum Expect {
     Follows(u64),
 }
 
+/// Lines of a recorded configuration file that ours does not start with: (file, key).
+///
+/// 4.1, ours: a value that its key does not take stops the start with a message, the original takes the default.
+pub(crate) const REFUSED_AT_START: &[(&str, &str)] = &[("47-config-file-keys", "defaultThreadPoolNums")];
+
 /// Our expectation of a step, if it has one.
 pub(crate) fn of(file: &str, step: u64) -> Option<&'static Entry> {
     TABLE.iter().find(|entry| entry.file == file && entry.step == step)
@@ -185,6 +190,10 @@ pub(crate) const TABLE: &[Entry] = &[
     e(CONFIG, 42, Lines(AFTER_UPDATES), UPDATE),
     e(CONFIG, 44, Lines(AFTER_UPDATES), UPDATE),
     e("47-config-file-keys", 4, NOT_UPDATED, UPDATE),
+    e("12-register-compressed", 31, ACCEPTED, "2.2, ours: a zlib stream is recognised"),
+    e("12-register-compressed", 32, Follows(31), "2.2, ours: a zlib stream is recognised"),
+    e("12-register-compressed", 33, ACCEPTED, "2.2, ours: a zlib stream is recognised"),
+    e("12-register-compressed", 34, Follows(33), "2.2, ours: a zlib stream is recognised"),
     // The broker compresses but does not say so; ours looks at the bytes and lets it in.
     e("real-broker-compressed", 2, ACCEPTED, "2.2, ours: a zlib stream is recognised"),
     e("real-broker-compressed", 3, ACCEPTED, "2.2, ours: a zlib stream is recognised"),

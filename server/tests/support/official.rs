@@ -135,10 +135,10 @@ fn runs(program: &str, argument: &str) -> Result<(), String> {
 }
 
 /// Keeps two test processes from fetching at once.
-struct Lock(PathBuf);
+pub(crate) struct Lock(PathBuf);
 
 impl Lock {
-    fn take(path: PathBuf) -> Result<Self, String> {
+    pub(crate) fn take(path: PathBuf) -> Result<Self, String> {
         let start = Instant::now();
         while let Err(error) = File::create_new(&path) {
             if start.elapsed() > LOCK_TIMEOUT {

@@ -1,0 +1,157 @@
+//! Two copies of the maps, one for the readers and one for the writer, which change places: the `left-right` crate.
+//!
+//! # Guarantees
+//! A query runs inside a guard on the copy that readers have, which nobody changes while a guard is held: it sees one
+//! state. A change is made on the other copy, which then becomes the readers' by one swap of a pointer; the publisher
+//! answers after that. Linearizable.
+//!
+//! # Costs
+//! * Memory: the maps twice, their values once (both copies share them).
+//! * A read: two atomic writes to a word of the reader's own, and one load: wait-free, whatever the writer does.
+//! * A change: made twice, once on each copy, the second time when the next change is published.
+//! * Who waits: readers never. The writer waits, before it touches the copy that was the readers' until the last change,
+//!   for every reader that is still in it: a reader that stalls inside a read stops the writer at the second change after.
+//!   While it waits it spins, yielding its core.
+//!
+//! # Choose this when
+//! Lookups must never wait, many cores look up, and memory for a second map is there.
+//!
+//! # Do not choose this when
+//! Queries are long (a scan of all topics holds the writer up), or memory is short.
+//!
+//! # When something goes wrong
+//! A writer that panics while it makes a change has not swapped: readers go on with the last state. A publisher that is
+//! dropped hands its half over to the registry, so readers go on with the last state, too.
+//!
+//! # What must not be done
+//! A handle is made once for each thread: making one waits for a publication that waits for readers, and making one
+//! inside a read would never end. [`Reader::read`] takes `&mut self` and the handle is private, so it cannot happen.
+
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
+use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View};
+
+use crate::sync::Mutex;
+
+/// One copy of the state.
+#[derive(Clone)]
+pub struct LeftRightState {
+    root: Arc<Root>,
+    topics: HashMap<Name, Entry, RandomState>,
+}
+
+impl View for LeftRightState {
+    fn root(&self) -> &Root {
+        &self.root
+    }
+
+    fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
+        Ok(f(self.topics.get(topic)))
+    }
+
+    fn for_each_topic(&self, mut f: impl FnMut(&str, &Entry)) -> Result<(), Stale> {
+        self.topics.iter().for_each(|(name, entry)| f(name, entry));
+        Ok(())
+    }
+}
+
+/// Both copies come to equal states: a change says everything, and nothing else is looked at.
+impl Absorb<Change> for LeftRightState {
+    fn absorb_first(&mut self, change: &mut Change, _: &Self) {
+        self.absorb_second(change.clone(), &Self::empty());
+    }
+
+    fn absorb_second(&mut self, change: Change, _: &Self) {
+        self.root = change.root;
+        for (name, entry) in change.topics {
+            match entry {
+                Some(entry) => drop(self.topics.insert(name, entry)),
+                None => drop(self.topics.remove(&name)),
+            }
+        }
+    }
+
+    fn sync_with(&mut self, first: &Self) {
+        self.clone_from(first);
+    }
+}
+
+impl LeftRightState {
+    fn empty() -> Self {
+        Self { root: Arc::clone(Image::empty().root()), topics: HashMap::default() }
+    }
+}
+
+type Writer = WriteHandle<LeftRightState, Change>;
+
+/// The registry in two copies. See the [module](self).
+pub struct LeftRightRegistry {
+    readers: ReadHandleFactory<LeftRightState>,
+    /// The writing half of a publisher that is gone: while it exists, readers can read.
+    abandoned: Mutex<Option<Writer>>,
+}
+
+impl Registry for LeftRightRegistry {
+    const NAME: &'static str = "left-right";
+    type Reader = LeftRightReader;
+    type Publisher = LeftRightPublisher;
+
+    fn new() -> (Arc<Self>, LeftRightPublisher) {
+        let (mut writer, reader) = left_right::new_from_empty(LeftRightState::empty());
+        // Readers can enter from the first publication on.
+        writer.publish();
+        let registry = Arc::new(Self { readers: reader.factory(), abandoned: Mutex::new(None) });
+        (Arc::clone(&registry), LeftRightPublisher { registry, writer: Some(writer) })
+    }
+
+    fn reader(self: &Arc<Self>) -> LeftRightReader {
+        LeftRightReader { handle: self.readers.handle(), _registry: Arc::clone(self) }
+    }
+}
+
+/// Reads the copy that is the readers' when it enters.
+pub struct LeftRightReader {
+    handle: ReadHandle<LeftRightState>,
+    /// Keeps the writing half, which may be in there.
+    _registry: Arc<LeftRightRegistry>,
+}
+
+impl Reader for LeftRightReader {
+    type View<'a> = LeftRightState;
+
+    fn read<R>(&mut self, mut query: impl FnMut(&LeftRightState) -> Result<R, Stale>) -> R {
+        let Some(state) = self.handle.enter() else {
+            unreachable!("the writing half is with the publisher or with the registry, and both outlive this reader");
+        };
+        match query(&state) {
+            Ok(result) => result,
+            Err(stale) => unreachable!("a copy under a guard never fails: {stale:?}"),
+        }
+    }
+}
+
+/// Makes each change on the copy that readers do not have, and swaps.
+pub struct LeftRightPublisher {
+    registry: Arc<LeftRightRegistry>,
+    writer: Option<Writer>,
+}
+
+impl Publisher for LeftRightPublisher {
+    fn publish(&mut self, change: Change) {
+        if let Some(writer) = &mut self.writer {
+            writer.append(change);
+            writer.publish();
+        }
+    }
+}
+
+impl Drop for LeftRightPublisher {
+    fn drop(&mut self) {
+        *self.registry.abandoned.lock() = self.writer.take();
+    }
+}
+
+opaque_debug!(LeftRightState, LeftRightRegistry, LeftRightReader, LeftRightPublisher);
