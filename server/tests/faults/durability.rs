@@ -107,25 +107,25 @@ fn a_damaged_file_is_replaced_by_its_backup_and_the_log_says_so() {
 #[test]
 fn a_damaged_file_without_a_good_backup_is_refused_and_kept() {
     let (server, file, backup) = with_kv_files();
-    let refuse = |what: &str| {
+    let refuse = |what: &str, reason: &str| {
         let before = fs::read(&file).expect("the file");
         let command = ours::launch(server.home(), &config_file(server.home()), &Settings::default());
         let output = ours::run_to_end(command);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(255), "{what}: {error}");
-        assert!(error.contains(&*file.to_string_lossy()), "{what}: {error}");
+        assert!(error.contains(&*file.to_string_lossy()) && error.contains(reason), "{what}: {error}");
         assert!(fs::read(&file).expect("the file") == before, "{what}: the file has changed");
     };
     fs::write(&file, "{\"configTable\":").expect("damage the file");
     fs::write(&backup, "[").expect("damage the backup");
-    refuse("both damaged");
+    refuse("both damaged", "damaged");
     fs::remove_file(&backup).expect("remove the backup");
-    refuse("no backup");
+    refuse("no backup", "does not exist");
     // Longer than any file that the server writes; the disk does not hold it.
     File::create(&file).and_then(|file| file.set_len((64 << 20) + 1)).expect("a long file");
-    refuse("too long");
+    refuse("too long", "FILE_BYTES_MAX");
     fs::remove_file(&file).and_then(|()| std::os::unix::fs::symlink("/etc/passwd", &file)).expect("a link");
-    refuse("a link");
+    refuse("a link", "link");
 }
 
 /// An empty file without a backup is what the original starts with, too, but not without a word.

@@ -43,7 +43,7 @@ fn mixed(number: i32) -> Request {
 
 #[test]
 fn what_was_sent_before_the_end_is_answered() {
-    const REQUESTS: i32 = 1_500;
+    const REQUESTS: i32 = 600;
     let mut server = ours::start(&Settings::default());
     let (addr, connections) = (server.addr(), 3);
     let frames: Vec<u8> = (0..REQUESTS).flat_map(|number| mixed(number).encode()).collect();

@@ -65,7 +65,7 @@ impl Broker {
 
     /// A registration with this body, and with the checksum of it.
     pub(crate) fn register_body(&self, body: Vec<u8>) -> Request {
-        let mut request = request(103, &self.identity()).with("haServerAddr", "10.9.9.9:10912");
+        let mut request = self.request(103).with("haServerAddr", "10.9.9.9:10912");
         request.fields.push(("bodyCrc32".into(), (crc32fast::hash(&body) & 0x7FFF_FFFF).to_string()));
         request.fields.extend(self.fields.iter().cloned());
         Request { body, ..request }
@@ -84,21 +84,21 @@ impl Broker {
     }
 
     pub(crate) fn unregister(&self) -> Request {
-        request(104, &self.identity())
+        self.request(104)
     }
 
     pub(crate) fn heartbeat(&self) -> Request {
-        request(904, &self.identity())
+        self.request(904)
     }
 
     pub(crate) fn query_version(&self) -> Request {
-        Request { body: self.data_version().to_string().into_bytes(), ..request(322, &self.identity()) }
+        Request { body: self.data_version().to_string().into_bytes(), ..self.request(322) }
     }
 
-    fn identity(&self) -> [(&str, &str); 4] {
-        // A handful of brokers for each test: what is leaked here is a few bytes.
-        let id: &str = self.id.to_string().leak();
-        [("clusterName", &self.cluster), ("brokerName", &self.name), ("brokerAddr", &self.addr), ("brokerId", id)]
+    /// A request that names this broker.
+    fn request(&self, code: i32) -> Request {
+        let names = [("clusterName", &*self.cluster), ("brokerName", &*self.name), ("brokerAddr", &*self.addr)];
+        request(code, &names).with("brokerId", &self.id.to_string())
     }
 }
 

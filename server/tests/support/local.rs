@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use server::config::{self, Environment};
 use server::{backend, counters::Counters};
@@ -57,6 +58,15 @@ impl Local {
             (name.to_string(), number.parse().expect("a number"))
         };
         report.split_whitespace().map(pair).collect()
+    }
+
+    /// Waits until a counter has reached a number: a removal is visible before it is counted.
+    pub(crate) fn wait_for(&self, counter: &str, number: u64) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.counts().get(counter) != Some(&number) {
+            assert!(Instant::now() < deadline, "{counter} is not {number}: {:?}", self.counts());
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The counters that grew since, and by how much.
