@@ -88,7 +88,7 @@ pub enum Refusal {
     #[error("register broker failed: no topic table in the first registration")]
     NoTopicTable,
     /// Another address holds the broker id with a newer `stateVersion`. The original answers success.
-    #[error("broker id {broker_id} is held by {holder} with a newer stateVersion")]
+    #[error("broker id {broker_id} is held by {holder:?} with a newer stateVersion")]
     IdHeld {
         /// The id that both claim.
         broker_id: i64,

@@ -3,7 +3,7 @@
 
 use std::{
     future::Future,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     process::ExitCode,
 };
 
@@ -20,7 +20,11 @@ use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .init();
     match start() {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => {

@@ -123,7 +123,7 @@ impl Excerpt {
     /// Unit: characters.
     const LENGTH_MAX: usize = 64;
 
-    fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         Self(text.chars().take(Self::LENGTH_MAX).collect())
     }
 }

@@ -12,6 +12,7 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
+    body::Excerpt,
     counters::Kind,
     remoting::{RequestCode, RequestHeader, codes::FLAG_ONEWAY},
     service::Shared,
@@ -60,7 +61,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut notices: mpsc::Receiver<Notice>
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(async move {
                 if let Err(error) = tell(&shared, &addr, frames).await {
-                    debug!(%addr, %error, "cannot notify a broker");
+                    debug!(addr = %Excerpt::of(&addr), %error, "cannot notify a broker");
                     shared.counters.count(Kind::Failure, "notice_dropped");
                 }
                 drop(permit);

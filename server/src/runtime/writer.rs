@@ -14,7 +14,7 @@ use registry_core::{Applied, Command, Outcome, Publisher, TableLimits, Writer};
 use tokio::sync::{mpsc as notices, oneshot};
 
 use super::{liveness::Departures, notifier::Notice};
-use crate::{counters::Kind, service::Shared};
+use crate::{body::Excerpt, counters::Kind, service::Shared};
 
 /// How often an idle writer does its housekeeping.
 const TICK: Duration = Duration::from_secs(1);
@@ -141,7 +141,8 @@ impl Consequences {
             tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
         }
         if let (Command::Register(registration), Outcome::Registered(_)) = (command, &applied.outcome) {
-            tracing::debug!(broker = %registration.broker_name, addr = %registration.broker_addr, "registered");
+            let (name, addr) = (&registration.broker_name, &registration.broker_addr);
+            tracing::debug!(broker = %Excerpt::of(name), addr = %Excerpt::of(addr), "registered");
         }
         for connection in applied.abandoned.drain(..) {
             self.departures.close(connection);

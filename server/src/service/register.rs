@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Answer, Call, Handled, Service, route::ORDER_TOPIC_CONFIG};
 use crate::{
-    body::{BodyLimits, parse_register_body},
+    body::{BodyLimits, Excerpt, parse_register_body},
     counters::Kind,
     remoting::{ResponseCode, ResponseHeader},
 };
@@ -72,8 +72,8 @@ impl<R: Reader> Service<R> {
         self.shared.counters.count(Kind::Refused, reason);
         match refusal {
             // The loser of an election is not told: the original answers as if it had registered.
-            Refusal::IdHeld { .. } => {
-                info!(%refusal, "registration ignored");
+            Refusal::IdHeld { broker_id, holder } => {
+                info!(broker_id, holder = %Excerpt::of(holder), "registration ignored: a newer stateVersion holds the id");
                 let header = ResponseHeader::new(ResponseCode::Success, opaque);
                 self.shared.encoder.respond(out, &ResponseHeader { ext: Some(&[]), ..header });
             }

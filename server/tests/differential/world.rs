@@ -46,6 +46,8 @@ pub(crate) struct World {
     shadow: Shadow,
     deletes_topics: bool,
     opaque: i32,
+    /// The namespace of order configurations exists, which outlasts the sequence.
+    pub(crate) has_order_namespace: bool,
     /// How many steps were sent, and how many were not, by exclusion.
     pub(crate) sent: usize,
     pub(crate) skipped: BTreeMap<&'static str, usize>,
@@ -67,6 +69,7 @@ impl World {
             shadow: Shadow::new(Names { sequence: 0 }),
             deletes_topics: settings.config.contains(&deletes),
             opaque: 0,
+            has_order_namespace: false,
             sent: 0,
             skipped: BTreeMap::new(),
         })
@@ -95,6 +98,7 @@ impl World {
         if op.code == CLOSE {
             self.close(op)?;
         } else {
+            self.has_order_namespace |= op.code == 100 && op.namespace == 1;
             self.exchange(op)?;
             self.shadow.note(op, outcome, self.deletes_topics);
         }

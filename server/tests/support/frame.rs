@@ -30,14 +30,14 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    pub(crate) fn with(mut self, key: &str, value: &str) -> Self {
+        self.fields.push((key.into(), value.into()));
+        self
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let header = if self.binary { self.binary_header() } else { self.json_header() };
-        let mut frame = Vec::with_capacity(8 + header.len() + self.body.len());
-        frame.extend(be32(4 + header.len() + self.body.len()));
-        frame.extend(be32(header.len() | usize::from(self.binary) << 24));
-        frame.extend(header);
-        frame.extend(&self.body);
-        frame
+        raw_frame(self.binary.into(), &header, &self.body)
     }
 
     fn json_header(&self) -> Vec<u8> {
@@ -72,6 +72,16 @@ impl Request {
         header.extend(fields);
         header
     }
+}
+
+/// A frame of these parts, whatever they are. The lengths are right.
+pub(crate) fn raw_frame(serialize_type: u8, header: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(8 + header.len() + body.len());
+    frame.extend(be32(4 + header.len() + body.len()));
+    frame.extend(be32(header.len() | usize::from(serialize_type) << 24));
+    frame.extend(header);
+    frame.extend(body);
+    frame
 }
 
 /// A frame that was received.
@@ -215,6 +225,24 @@ impl Client {
             Received::Frame(bytes) => Frame::parse(&bytes).expect("a frame"),
             other => panic!("no answer to {request:?}: {other:?}"),
         }
+    }
+
+    /// Sends a request and says with which code it was answered.
+    pub(crate) fn code(&mut self, request: &Request) -> i64 {
+        self.call(request).code()
+    }
+
+    /// Whether the peer closes within `timeout`. Panics when a frame comes instead.
+    pub(crate) fn is_closed_within(&mut self, timeout: Duration) -> bool {
+        match self.receive(timeout) {
+            Received::Closed(_) => true,
+            Received::Silence => false,
+            Received::Frame(bytes) => panic!("an answer instead of an end: {}", show(&bytes)),
+        }
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
     }
 
     fn next_pending(&mut self) -> Option<Vec<u8>> {

@@ -1,7 +1,9 @@
 //! Our name server: the binary that cargo built for this test.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::process::{NameServer, Settings};
 
@@ -9,7 +11,8 @@ pub(crate) fn start(settings: &Settings) -> NameServer {
     NameServer::start(launch, settings)
 }
 
-fn launch(home: &Path, config_file: &Path, settings: &Settings) -> Command {
+/// The command that starts it, for those who add to it.
+pub(crate) fn launch(home: &Path, config_file: &Path, settings: &Settings) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namesrv"));
     command
         .arg("-c")
@@ -23,4 +26,30 @@ fn launch(home: &Path, config_file: &Path, settings: &Settings) -> Command {
         command.env("ROCKETMQ_SERIALIZE_TYPE", "ROCKETMQ");
     }
     command
+}
+
+/// Runs the binary without a configuration of the harness.
+pub(crate) fn bare(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namesrv"));
+    command.args(arguments).current_dir(home).env("HOME", home);
+    for variable in ["ROCKETMQ_HOME", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs a command that ends by itself, and panics when it does not.
+pub(crate) fn run_to_end(mut command: Command) -> Output {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawn namesrv");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().expect("wait for it").is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let output = child.wait_with_output();
+            panic!("it serves instead of ending: {output:?}");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("its output")
 }

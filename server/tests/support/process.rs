@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -113,6 +113,35 @@ impl NameServer {
         self.kill();
     }
 
+    /// Sends a signal, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").arg(format!("-{name}")).arg(pid).status().expect("run kill");
+        assert!(status.success(), "kill -{name}: {status}");
+    }
+
+    /// Waits until the server has ended by itself; `None` when it has not.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("wait for the name server") {
+                return Some(status);
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A number of kB in `/proc/PID/status`, in bytes: `VmRSS` is the memory now, `VmHWM` the most that it ever was.
+    pub(crate) fn memory(&self, field: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("Linux's /proc");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).expect("the field");
+        let number: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        number << 10
+    }
+
     /// Ends the server at once, as a crash would.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
@@ -126,7 +155,7 @@ impl Drop for NameServer {
     }
 }
 
-fn write_config(home: &Path, port: u16, settings: &Settings) {
+pub(crate) fn write_config(home: &Path, port: u16, settings: &Settings) {
     let mut text = String::new();
     let mut line = |key: &str, value: &str| writeln!(text, "{key}={value}").expect("a string grows");
     line("listenPort", &port.to_string());
@@ -139,7 +168,7 @@ fn write_config(home: &Path, port: u16, settings: &Settings) {
     fs::write(config_file(home), text).expect("write the configuration");
 }
 
-fn config_file(home: &Path) -> PathBuf {
+pub(crate) fn config_file(home: &Path) -> PathBuf {
     home.join("namesrv.properties")
 }
 
