@@ -161,6 +161,8 @@ pub fn open(
 
 /// How long after the end answers may still come.
 const GRACE: Duration = Duration::from_secs(30);
+/// Latencies above count as this: ten minutes, in nanoseconds.
+const LATENCY_MAX_NS: u64 = 600_000_000_000;
 /// Room for one read.
 const READ_BYTES: usize = 256 << 10;
 /// How long the generator waits for an event before it looks at the clock.
@@ -170,7 +172,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(100);
 
 impl Report {
     fn new() -> anyhow::Result<Self> {
-        let latencies = Histogram::new(3)?;
+        let latencies = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)?;
         Ok(Self { answers: 0, elapsed: Duration::ZERO, latencies, sent_late_max: 0 })
     }
 
@@ -389,7 +391,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with the topic's name, out of order as Java servers do; `forget` leaves one request unanswered wrongly.
+    /// Answers with the topic's name, out of order as Java servers do; from the request `wrong_from` on, wrongly.
     fn serve(connections: usize, wrong_from: i32) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
@@ -436,6 +438,9 @@ mod tests {
     fn closed_loops_count_checked_answers() {
         let report = closed(serve(2, i32::MAX), &questions(), 2, 3, Duration::from_millis(100)).unwrap();
         assert!(report.answers > 6 && report.latencies.len() == report.answers, "{report:?}");
+        // No answer in less than a microsecond, and none that took longer than the whole.
+        assert!(report.latency_us(0.0) > 1.0, "{report:?}");
+        assert!(report.latency_us(1.0) <= report.elapsed.as_micros() as f64 * 1.01, "{report:?}");
         let error = closed(serve(2, 100), &questions(), 2, 3, Duration::from_secs(60)).unwrap_err();
         assert!(error.to_string().contains("has changed"), "{error}");
     }
