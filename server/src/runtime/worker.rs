@@ -54,8 +54,8 @@ const FRAME_BYTES_PER_MS: u64 = 64;
 const WRITE_STALL_TIMEOUT_MS: u64 = 15_000;
 /// After how long without a byte a connection gives its buffers back, in milliseconds.
 const TRIM_AFTER_MS: u64 = 5_000;
-/// How long connections may take to be drained at the end.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long connections may take to be drained at the end; one that takes no answers is cut before.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the connections of one worker share.
 pub(super) struct Worker<R: Registry> {
@@ -130,6 +130,7 @@ async fn run<R: Registry>(worker: Rc<Worker<R>>, mut messages: mpsc::UnboundedRe
     let drained = async {
         while !worker.links.borrow().is_empty() {
             sleep(Duration::from_millis(1)).await;
+            tick(&worker);
         }
     };
     if timeout(DRAIN_TIMEOUT, drained).await.is_err() {
