@@ -129,7 +129,7 @@ async fn run<R: Registry>(worker: Rc<Worker<R>>, mut messages: mpsc::UnboundedRe
     worker.links.borrow().values().for_each(|link| link.drain());
     let drained = async {
         while !worker.links.borrow().is_empty() {
-            sleep(Duration::from_millis(1)).await;
+            sleep(Duration::from_millis(10)).await;
             tick(&worker);
         }
     };
