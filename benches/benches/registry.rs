@@ -111,7 +111,7 @@ fn route<R: Registry>(group: &mut Group<'_>) {
             at = (at + 7_919) % TOPICS;
             let topic = world.topics[at].as_str();
             let query =
-                RouteQuery { topic, style: KeyStyle::Standard, acting_master: false, zone: None, order_conf: None };
+                RouteQuery { topic, style: KeyStyle::Quoted, acting_master: false, zone: None, order_conf: None };
             let is_found = world.reader.read(|view| {
                 out.clear();
                 query::route(view, &query, &mut out)
