@@ -415,6 +415,7 @@ mod tests {
                         encoder.finish(&mut answer, mark);
                         answers.push(answer);
                         let consumed = frame.consumed;
+                        drop(request);
                         input.drain(..consumed);
                     }
                     answers.reverse();
