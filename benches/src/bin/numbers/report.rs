@@ -66,9 +66,13 @@ pub(crate) fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
-/// How many times `peer` the value `ours` is.
+/// How many times `peer` the value `ours` is, or which part of it.
 pub(crate) fn times(ours: f64, peer: Option<f64>, name: &str) -> String {
-    peer.filter(|&peer| peer > 0.0).map_or_else(String::new, |peer| format!("{:.3}x {name}", ours / peer))
+    match peer.map(|peer| ours / peer) {
+        Some(ratio) if ratio.is_finite() && ratio > 0.0 && ratio < 0.1 => format!("1/{:.0} of {name}", 1.0 / ratio),
+        Some(ratio) if ratio.is_finite() => format!("{ratio:.2}x {name}"),
+        _ => String::new(),
+    }
 }
 
 /// Says on the standard error what is going on.
@@ -99,6 +103,14 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0, 3.0, 2.0]), Some(2.0));
         assert_eq!(median([]), None);
+    }
+
+    #[test]
+    fn ratios_are_readable() {
+        assert_eq!(times(3.0, Some(2.0), "floor"), "1.50x floor");
+        assert_eq!(times(1.0, Some(500.0), "official"), "1/500 of official");
+        assert_eq!(times(0.0, Some(2.0), "floor"), "0.00x floor");
+        assert_eq!(times(1.0, Some(0.0), "floor") + &times(1.0, None, "floor"), "");
     }
 
     #[test]
