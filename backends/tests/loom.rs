@@ -45,19 +45,30 @@ fn version_of(reader: &mut impl Reader, topic: &str) -> u64 {
     port.expect("the first version was there from the start")
 }
 
-/// The promises, for one reader thread. `acknowledged` is no atomic of loom's, on purpose: a publication that was over
-/// before a read began has to be seen however the reader knows of it. `seen` passes on what another thread has read.
-fn read_twice<R: Registry>(registry: &Arc<R>, acknowledged: &AtomicU64, seen: &LoomAtomicU64, order: [usize; 2]) {
+/// What the threads know of each other.
+struct Board {
+    /// The newest version whose publication is over. No atomic of loom's, on purpose: a publication that was over before
+    /// a read began has to be seen however the reader knows of it.
+    acknowledged: AtomicU64,
+    /// Where the threads may be switched around `acknowledged`; relaxed, so that it orders nothing.
+    crossing: LoomAtomicU64,
+    /// The newest version that a thread has read, passed on as threads pass things on.
+    seen: LoomAtomicU64,
+}
+
+/// The promises, for one reader thread.
+fn read_twice<R: Registry>(registry: &Arc<R>, board: &Board, order: [usize; 2]) {
     let mut reader = registry.reader();
     let mut last = 0;
     for at in order {
-        let acknowledged = acknowledged.load(Ordering::SeqCst);
-        let seen_before = seen.load(Ordering::Acquire);
+        board.crossing.load(Ordering::Relaxed);
+        let acknowledged = board.acknowledged.load(Ordering::SeqCst);
+        let seen_before = board.seen.load(Ordering::Acquire);
         let version = version_of(&mut reader, TOPICS[at]);
         assert!(version >= acknowledged, "{acknowledged} was published before the read, which saw {version}");
         assert!(version >= last, "this thread went back from {last} to {version}");
         assert!(version >= seen_before, "another thread had seen {seen_before}, this one {version}");
-        seen.fetch_max(version, Ordering::AcqRel);
+        board.seen.fetch_max(version, Ordering::AcqRel);
         last = version;
     }
 }
@@ -69,19 +80,22 @@ fn scenario<R: Registry>(readers: usize) {
     builder.check(move || {
         let (registry, mut publisher) = R::new();
         publisher.publish(CHANGES[0].clone());
-        let acknowledged = Arc::new(AtomicU64::new(1));
-        let seen = Arc::new(LoomAtomicU64::new(0));
+        let board = Arc::new(Board {
+            acknowledged: AtomicU64::new(1),
+            crossing: LoomAtomicU64::new(1),
+            seen: LoomAtomicU64::new(0),
+        });
         let readers: Vec<_> = [[0, 1], [1, 0]][..readers]
             .iter()
             .map(|&order| {
-                let (registry, acknowledged, seen) =
-                    (Arc::clone(&registry), Arc::clone(&acknowledged), Arc::clone(&seen));
-                thread::spawn(move || read_twice(&registry, &acknowledged, &seen, order))
+                let (registry, board) = (Arc::clone(&registry), Arc::clone(&board));
+                thread::spawn(move || read_twice(&registry, &board, order))
             })
             .collect();
         for (change, version) in CHANGES[1..].iter().zip(2..) {
             publisher.publish(change.clone());
-            acknowledged.store(version, Ordering::SeqCst);
+            board.acknowledged.store(version, Ordering::SeqCst);
+            board.crossing.store(version, Ordering::Relaxed);
         }
         publisher.tick();
         readers.into_iter().for_each(|reader| reader.join().expect("a reader panicked"));

@@ -14,7 +14,7 @@ const VERSIONS: u64 = 3_000;
 
 fn readers_see_one_state_the_newest_and_never_an_older_one<R: Registry>() {
     let findings = threads::storm::<R>(VERSIONS, 2, 1);
-    assert!(findings.reads > 100, "hardly anything was read: {findings:?}");
+    assert!(findings.reads >= 500, "hardly anything was read: {findings:?}");
     assert_eq!(findings, findings.clean());
 }
 

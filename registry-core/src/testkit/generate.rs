@@ -28,6 +28,13 @@ pub enum Step {
         /// Whether the short cut is taken where there is one.
         is_short_cut: bool,
     },
+    /// A registration that was made before, but for one thing.
+    Amend {
+        /// Which one, modulo their number.
+        at: usize,
+        /// What is different.
+        twist: Twist,
+    },
     /// A heartbeat (904), as a server does it: to the writer only if it is late.
     Beat(LiveKey),
     /// A question for a data version (322), which is a heartbeat too.
@@ -36,6 +43,57 @@ pub enum Step {
     Advance(u64),
     /// The sweep looks at so many topics.
     Sweep(usize),
+}
+
+/// What a broker changes between two registrations.
+#[derive(Clone, Debug)]
+pub enum Twist {
+    /// Its cluster.
+    Cluster(Name),
+    /// Its group.
+    Group(Name),
+    /// Its id.
+    Id(i64),
+    /// Its address.
+    Addr(Name),
+    /// Its connection.
+    Connection(u64),
+    /// The version of its topics, and nothing else of them.
+    Version(DataVersion),
+    /// It brings no topic table, and says nothing of filter servers.
+    Nothing,
+}
+
+impl Twist {
+    /// The registration with this difference.
+    pub(super) fn apply(&self, mut registration: Registration) -> Registration {
+        match self {
+            Self::Cluster(cluster) => registration.cluster = cluster.clone(),
+            Self::Group(name) => registration.broker_name = name.clone(),
+            Self::Id(id) => registration.broker_id = *id,
+            Self::Addr(addr) => registration.broker_addr = addr.clone(),
+            Self::Connection(connection) => registration.connection = ConnectionId(*connection),
+            Self::Version(version) => registration.body.data_version = *version,
+            Self::Nothing => {
+                registration.body.topics = None;
+                registration.body.filter_servers = None;
+            }
+        }
+        registration.fingerprint = fingerprint(&registration);
+        registration
+    }
+}
+
+fn twist() -> impl Strategy<Value = Twist> {
+    prop_oneof![
+        3 => name(&CLUSTERS[..2]).prop_map(Twist::Cluster),
+        1 => name(&BROKERS).prop_map(Twist::Group),
+        2 => (-1..4i64).prop_map(Twist::Id),
+        1 => name(&ADDRS).prop_map(Twist::Addr),
+        2 => (1..5u64).prop_map(Twist::Connection),
+        1 => data_version().prop_map(Twist::Version),
+        1 => Just(Twist::Nothing),
+    ]
 }
 
 fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> + Clone {
@@ -161,9 +219,10 @@ pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => command().prop_map(Step::Apply),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(at, is_short_cut)| Step::Repeat { at, is_short_cut }),
+        8 => (any::<usize>(), twist()).prop_map(|(at, twist)| Step::Amend { at, twist }),
         2 => live_key().prop_map(Step::Beat),
         1 => (live_key(), option::of(data_version())).prop_map(|(key, version)| Step::Ask(key, version)),
-        4 => select(&[400, 1_100, 2_100, 119_000, 3_600_001][..]).prop_map(Step::Advance),
+        4 => select(&[400, 1_000, 1_001, 2_000, 119_000, 3_600_001][..]).prop_map(Step::Advance),
         3 => (1..4usize).prop_map(Step::Sweep),
     ]
 }

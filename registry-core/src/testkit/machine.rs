@@ -102,6 +102,13 @@ impl<R: Registry> Machine<R> {
                 }
                 self.apply(&Command::Register(Box::new(registration)));
             }
+            Step::Amend { at, twist } => {
+                if self.registrations.is_empty() {
+                    return;
+                }
+                let registration = self.registrations[at % self.registrations.len()].clone();
+                self.apply(&Command::Register(Box::new(twist.apply(registration))));
+            }
             Step::Beat(key) => {
                 let now = self.now;
                 let answer = self.reader.read(|view| Ok(query::heartbeat(view.root(), key, now)));

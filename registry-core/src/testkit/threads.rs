@@ -61,11 +61,16 @@ struct Board {
     seen: AtomicU64,
     /// Steps of the second broker, modulo 4: gone, coming, there, going.
     second: AtomicU64,
+    /// Answers that the readers have had.
+    answers: AtomicU64,
     is_over: AtomicBool,
 }
 
-/// Lets one writer publish `versions` versions while `readers` threads read. Stops at the first reader's finding of
-/// `enough` violations.
+/// How many answers a storm waits for, where the readers' threads start late.
+const ANSWERS_MIN: u64 = 500;
+
+/// Lets one writer publish `versions` versions while `readers` threads read, or more, until they have read something.
+/// Stops at the first reader's finding of `enough` violations.
 ///
 /// # Panics
 /// When a thread does.
@@ -82,8 +87,9 @@ pub fn storm<R: Registry>(versions: u64, readers: usize, enough: u64) -> Finding
                 scope.spawn(move || read_until_over(registry.reader(), board, at, enough))
             })
             .collect();
-        for version in 2..=versions {
-            if board.is_over.load(Ordering::Relaxed) {
+        for version in 2..=versions * 100 {
+            let is_enough = version > versions && board.answers.load(Ordering::Relaxed) >= ANSWERS_MIN;
+            if is_enough || board.is_over.load(Ordering::Relaxed) {
                 break;
             }
             write_version(&mut writer, &board, version);
@@ -137,6 +143,7 @@ fn read_until_over(mut reader: impl Reader, board: &Board, at: usize, enough: u6
         };
         let is_second_stable = board.second.load(Ordering::SeqCst) == second;
         findings.reads += 1;
+        board.answers.fetch_add(1, Ordering::Relaxed);
         judge(&body, topic, before, is_second_stable.then_some(second), &mut findings, board);
         if findings != findings.clean() && findings.torn + findings.time_travel + findings.stale >= enough {
             board.is_over.store(true, Ordering::Relaxed);
@@ -207,7 +214,7 @@ pub struct Beats {
     pub expired: u64,
 }
 
-/// Lets heartbeats of `threads` threads meet `rounds` expiries. In each round the clock jumps by more than the timeout,
+/// Lets heartbeats of `threads` threads meet `rounds` expiries, or more, until there were both. In each round the clock jumps by more than the timeout,
 /// so a broker lives on only if a heartbeat comes between the jump and the expiry.
 ///
 /// # Panics
@@ -218,6 +225,7 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
     let mut writer = Writer::new(publisher, TableLimits::default());
     let clock = AtomicU64::new(1);
     let is_over = AtomicBool::new(false);
+    let answered = AtomicU64::new(0);
     let broker = Broker::new("b", 0, "a0").timeout(1_000);
     let key = broker.key();
     let mut beats = Beats::default();
@@ -230,6 +238,7 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
                 continue;
             }
             beats.beaten += 1;
+            answered.fetch_add(1, Ordering::Relaxed);
             let is_there = reader.read(|view| Ok(view.root().live(&key).is_some()));
             // No expiry that can have been decided by now counts a time at which the heartbeat is too old.
             if !is_there && clock.load(Ordering::SeqCst) <= now + TIMEOUT_MS {
@@ -245,7 +254,10 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
                 scope.spawn(move || beat(registry.reader()))
             })
             .collect();
-        for round in 1..=rounds {
+        for round in 1..=rounds * 100 {
+            if round > rounds && beats.expired > 0 && answered.load(Ordering::Relaxed) > 0 {
+                break;
+            }
             let now = 1 + round * (TIMEOUT_MS + 1);
             writer.execute(&Command::Register(Box::new(broker.0.clone())), Millis(now - TIMEOUT_MS - 1));
             clock.store(now, Ordering::SeqCst);
