@@ -88,6 +88,22 @@ enum Kind {
 }
 
 impl Op {
+    /// The command that the call gives to the writer, if it is one of those.
+    pub fn command(self) -> Option<Command> {
+        match self.kind() {
+            Kind::Write(command, _) => Some(command),
+            _ => None,
+        }
+    }
+
+    /// The question that the call puts, if it is one of those.
+    pub fn probe(self) -> Option<Probe> {
+        match self.kind() {
+            Kind::Ask(probe) => Some(probe),
+            _ => None,
+        }
+    }
+
     fn kind(self) -> Kind {
         let start = Millis(1);
         match self {
