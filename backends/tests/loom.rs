@@ -9,6 +9,8 @@
 #![cfg(loom)]
 
 use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    ptr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -27,6 +29,73 @@ use registry_core::{
         linearize::{self, Log, Recorder, history},
     },
 };
+
+/// Gives memory back late, so that no address is used twice within one interleaving.
+///
+/// An epoch's lists compare addresses, and under loom also old ones. If an old address could be that of something new, the
+/// same turns would not always lead to the same steps, as loom needs it.
+struct LateAllocator(Mutex<Late>);
+
+/// Freed blocks, the oldest first. Each begins with a [`Freed`].
+struct Late {
+    oldest: *mut Freed,
+    newest: *mut Freed,
+    bytes: usize,
+}
+
+struct Freed {
+    next: *mut Self,
+    layout: Layout,
+}
+
+/// More than any interleaving allocates.
+const LATE_BYTES: usize = 16 << 20;
+
+// SAFETY: the pointers are to blocks that nobody else has.
+unsafe impl Send for Late {}
+
+#[global_allocator]
+static ALLOCATOR: LateAllocator =
+    LateAllocator(Mutex::new(Late { oldest: ptr::null_mut(), newest: ptr::null_mut(), bytes: 0 }));
+
+/// The layout of a block that has room for a [`Freed`].
+fn roomy(layout: Layout) -> Layout {
+    let (size, align) = (layout.size().max(size_of::<Freed>()), layout.align().max(align_of::<Freed>()));
+    Layout::from_size_align(size, align).unwrap_or(layout)
+}
+
+// SAFETY: memory comes from the system's allocator with a layout that is at least as large and as aligned as asked for, and
+// goes back with the same layout, once.
+unsafe impl GlobalAlloc for LateAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: not of size 0.
+        unsafe { System.alloc(roomy(layout)) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let block: *mut Freed = block.cast();
+        let mut late = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the block is ours now, and has room for a `Freed`.
+        unsafe { block.write(Freed { next: ptr::null_mut(), layout: roomy(layout) }) };
+        if late.newest.is_null() {
+            late.oldest = block;
+        } else {
+            // SAFETY: a block in the list is ours and begins with a `Freed`.
+            unsafe { (*late.newest).next = block };
+        }
+        late.newest = block;
+        late.bytes += roomy(layout).size();
+        while late.bytes > LATE_BYTES && late.oldest != late.newest {
+            let oldest = late.oldest;
+            // SAFETY: as above.
+            let Freed { next, layout } = unsafe { oldest.read() };
+            late.oldest = next;
+            late.bytes -= layout.size();
+            // SAFETY: allocated with this layout, and out of the list.
+            unsafe { System.dealloc(oldest.cast(), layout) };
+        }
+    }
+}
 
 /// Steps of one interleaving; the collector of an epoch makes some hundred with each read.
 const BRANCHES_MAX: usize = 20_000;
