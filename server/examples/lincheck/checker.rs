@@ -285,6 +285,7 @@ impl Connection {
             let is_answer = header.is_response() && header.opaque == self.opaque;
             let answer = Answer { code: header.code, body: frame.body.unwrap_or_default().to_vec() };
             let consumed = frame.consumed;
+            drop(header);
             self.received.drain(..consumed);
             if is_answer {
                 return Ok(Some(answer));
