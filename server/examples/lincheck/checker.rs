@@ -123,7 +123,7 @@ fn scenarios() -> impl Strategy<Value = Vec<Vec<Op>>> {
 fn record(connections: &mut [Connection], scenario: &[Vec<Op>], prefix: &str) -> io::Result<Vec<Log<Op, String>>> {
     let recorder = Recorder::new();
     let start = Barrier::new(connections.len());
-    thread::scope(|scope| {
+    let logs: io::Result<Vec<_>> = thread::scope(|scope| {
         let threads: Vec<_> = connections
             .iter_mut()
             .zip(scenario)
@@ -141,16 +141,17 @@ fn record(connections: &mut [Connection], scenario: &[Vec<Op>], prefix: &str) ->
                             return Err(error);
                         }
                     }
-                    // The next history begins without it.
-                    if at < 2 {
-                        connection.call(Op::Unregister(u8::try_from(at).unwrap_or_default()), prefix)?;
-                    }
                     Ok(log)
                 })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).collect()
-    })
+    });
+    // When all is recorded: the next history is not to pay for this one's brokers.
+    for (broker, connection) in (0..2).zip(connections) {
+        connection.call(Op::Unregister(broker), prefix)?;
+    }
+    logs
 }
 
 /// A blocking client.
