@@ -42,12 +42,12 @@ use registry_core::{Change, Publisher, Reader, Registry, Stale};
 
 use crate::{
     snapshot::Snapshot,
-    sync::{Ordering, fence},
+    sync::{Ordering, Tracked, fence},
 };
 
 /// The registry behind an epoch-protected pointer. See the [module](self).
 pub struct EpochRegistry {
-    current: Atomic<Snapshot>,
+    current: Atomic<Tracked<Snapshot>>,
     collector: Collector,
 }
 
@@ -58,7 +58,8 @@ impl Registry for EpochRegistry {
 
     fn new() -> (Arc<Self>, EpochPublisher) {
         let building = Snapshot::empty();
-        let registry = Arc::new(Self { current: Atomic::new(building.clone()), collector: Collector::new() });
+        let registry =
+            Arc::new(Self { current: Atomic::new(Tracked::new(building.clone())), collector: Collector::new() });
         let (give_back, given_back) = mpsc::channel();
         let publisher = EpochPublisher { registry: Arc::clone(&registry), building, give_back, given_back };
         (registry, publisher)
@@ -89,10 +90,10 @@ impl Reader for EpochReader {
 
     fn read<R>(&mut self, mut query: impl FnMut(&Snapshot) -> Result<R, Stale>) -> R {
         let guard = self.handle.pin();
-        let shared: Shared<'_, Snapshot> = self.registry.current.load(Ordering::Acquire, &guard);
+        let shared: Shared<'_, Tracked<Snapshot>> = self.registry.current.load(Ordering::Acquire, &guard);
         // SAFETY: I1: not null; I2: loaded under `guard`, so it is not freed while `guard` lives, which outlives `snapshot`.
         let snapshot = unsafe { shared.deref() };
-        match query(snapshot) {
+        match query(snapshot.get()) {
             Ok(result) => result,
             Err(stale) => unreachable!("a snapshot never fails: {stale:?}"),
         }
@@ -104,8 +105,8 @@ pub struct EpochPublisher {
     registry: Arc<EpochRegistry>,
     /// The state of the present snapshot, to build the next one from.
     building: Snapshot,
-    give_back: mpsc::Sender<Box<Snapshot>>,
-    given_back: mpsc::Receiver<Box<Snapshot>>,
+    give_back: mpsc::Sender<Box<Tracked<Snapshot>>>,
+    given_back: mpsc::Receiver<Box<Tracked<Snapshot>>>,
 }
 
 impl EpochPublisher {
@@ -118,7 +119,7 @@ impl EpochPublisher {
 impl Publisher for EpochPublisher {
     fn publish(&mut self, change: Change) {
         self.building.apply(change);
-        let next = Owned::new(self.building.clone());
+        let next = Owned::new(Tracked::new(self.building.clone()));
         // A handle for each publication: it is registered and taken back with the guard's end, some hundred nanoseconds.
         let handle = self.registry.collector.register();
         let guard = handle.pin();
@@ -128,7 +129,9 @@ impl Publisher for EpochPublisher {
         let hand_back = move || {
             // SAFETY: I1: made by `Owned::new`, which is a box; I2: taken out of the pointer by the swap above, once, and run
             // when no reader that was pinned then is pinned any more.
-            let replaced = unsafe { Box::from_raw(replaced) };
+            let mut replaced = unsafe { Box::from_raw(replaced) };
+            // From here on it is ours alone.
+            replaced.get_mut();
             // A publisher that is gone takes nothing back: then it is dropped here.
             let _ = give_back.send(replaced);
         };

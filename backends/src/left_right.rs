@@ -34,7 +34,7 @@ use hashbrown::HashMap;
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
 use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View};
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Tracked};
 
 /// One copy of the state.
 #[derive(Clone)]
@@ -59,12 +59,26 @@ impl View for LeftRightState {
 }
 
 /// Both copies come to equal states: a change says everything, and nothing else is looked at.
-impl Absorb<Change> for LeftRightState {
+impl Absorb<Change> for Tracked<LeftRightState> {
     fn absorb_first(&mut self, change: &mut Change, _: &Self) {
-        self.absorb_second(change.clone(), &Self::empty());
+        self.get_mut().apply(change.clone());
     }
 
     fn absorb_second(&mut self, change: Change, _: &Self) {
+        self.get_mut().apply(change);
+    }
+
+    fn sync_with(&mut self, first: &Self) {
+        self.get_mut().clone_from(first.get());
+    }
+}
+
+impl LeftRightState {
+    fn empty() -> Self {
+        Self { root: Arc::clone(Image::empty().root()), topics: HashMap::default() }
+    }
+
+    fn apply(&mut self, change: Change) {
         self.root = change.root;
         for (name, entry) in change.topics {
             match entry {
@@ -73,23 +87,13 @@ impl Absorb<Change> for LeftRightState {
             }
         }
     }
-
-    fn sync_with(&mut self, first: &Self) {
-        self.clone_from(first);
-    }
 }
 
-impl LeftRightState {
-    fn empty() -> Self {
-        Self { root: Arc::clone(Image::empty().root()), topics: HashMap::default() }
-    }
-}
-
-type Writer = WriteHandle<LeftRightState, Change>;
+type Writer = WriteHandle<Tracked<LeftRightState>, Change>;
 
 /// The registry in two copies. See the [module](self).
 pub struct LeftRightRegistry {
-    readers: ReadHandleFactory<LeftRightState>,
+    readers: ReadHandleFactory<Tracked<LeftRightState>>,
     /// The writing half of a publisher that is gone: while it exists, readers can read.
     abandoned: Mutex<Option<Writer>>,
 }
@@ -100,7 +104,7 @@ impl Registry for LeftRightRegistry {
     type Publisher = LeftRightPublisher;
 
     fn new() -> (Arc<Self>, LeftRightPublisher) {
-        let (mut writer, reader) = left_right::new_from_empty(LeftRightState::empty());
+        let (mut writer, reader) = left_right::new_from_empty(Tracked::new(LeftRightState::empty()));
         // Readers can enter from the first publication on.
         writer.publish();
         let registry = Arc::new(Self { readers: reader.factory(), abandoned: Mutex::new(None) });
@@ -114,7 +118,7 @@ impl Registry for LeftRightRegistry {
 
 /// Reads the copy that is the readers' when it enters.
 pub struct LeftRightReader {
-    handle: ReadHandle<LeftRightState>,
+    handle: ReadHandle<Tracked<LeftRightState>>,
     /// Keeps the writing half, which may be in there.
     _registry: Arc<LeftRightRegistry>,
 }
@@ -126,7 +130,7 @@ impl Reader for LeftRightReader {
         let Some(state) = self.handle.enter() else {
             unreachable!("the writing half is with the publisher or with the registry, and both outlive this reader");
         };
-        match query(&state) {
+        match query(state.get()) {
             Ok(result) => result,
             Err(stale) => unreachable!("a copy under a guard never fails: {stale:?}"),
         }

@@ -15,22 +15,49 @@ pub(crate) use real::ShardedMap;
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, RwLock};
 #[cfg(not(loom))]
+pub(crate) use real::Tracked;
+#[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub(crate) use model::{Mutex, RwLock, ShardedMap};
+pub(crate) use model::{Mutex, RwLock, ShardedMap, Tracked};
 
-#[cfg(all(not(loom), any(feature = "baselines", feature = "dashmap")))]
+#[cfg(not(loom))]
 mod real {
+    #[cfg(any(feature = "baselines", feature = "dashmap"))]
     use std::{borrow::Borrow, hash::Hash};
 
+    #[cfg(any(feature = "baselines", feature = "dashmap"))]
     use foldhash::fast::RandomState;
 
+    /// A value that unsafe code shares. A model notices when it is read while it is changed; here it is the value alone.
+    #[derive(Clone)]
+    #[repr(transparent)]
+    pub(crate) struct Tracked<T>(T);
+
+    impl<T> Tracked<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(value)
+        }
+
+        /// To read it.
+        pub(crate) fn get(&self) -> &T {
+            &self.0
+        }
+
+        /// To change it, or to have it alone.
+        pub(crate) fn get_mut(&mut self) -> &mut T {
+            &mut self.0
+        }
+    }
+
     /// `DashMap`, by closures: no guard leaves a call.
+    #[cfg(any(feature = "baselines", feature = "dashmap"))]
     pub(crate) struct ShardedMap<K, V>(dashmap::DashMap<K, V, RandomState>);
 
+    #[cfg(any(feature = "baselines", feature = "dashmap"))]
     impl<K: Hash + Eq, V> ShardedMap<K, V> {
         pub(crate) fn new() -> Self {
             Self(dashmap::DashMap::default())
@@ -79,7 +106,40 @@ mod real {
 mod model {
     use std::{borrow::Borrow, collections::BTreeMap};
 
-    use loom::sync;
+    use loom::sync::{
+        self,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    /// A value with a witness, for loom to compare accesses with: each must come after the changes before it.
+    pub(crate) struct Tracked<T> {
+        value: T,
+        witness: AtomicUsize,
+    }
+
+    impl<T> Tracked<T> {
+        pub(crate) fn new(value: T) -> Self {
+            let mut tracked = Self { value, witness: AtomicUsize::new(0) };
+            tracked.get_mut();
+            tracked
+        }
+
+        pub(crate) fn get(&self) -> &T {
+            self.witness.load(Ordering::Relaxed);
+            &self.value
+        }
+
+        pub(crate) fn get_mut(&mut self) -> &mut T {
+            self.witness.with_mut(|_| ());
+            &mut self.value
+        }
+    }
+
+    impl<T: Clone> Clone for Tracked<T> {
+        fn clone(&self) -> Self {
+            Self::new(self.get().clone())
+        }
+    }
 
     /// `loom`'s mutex without poisoning.
     #[derive(Debug)]

@@ -20,6 +20,7 @@ pub mod json;
 mod liveness;
 pub mod query;
 mod registry;
+mod sync;
 mod tables;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;

@@ -1,11 +1,11 @@
 //! The part of the registry that heartbeats write: one atomic word for each broker, shared with every reader.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
-use crate::{ConnectionId, DataVersion, Millis, Name};
+use crate::{
+    ConnectionId, DataVersion, Millis, Name,
+    sync::{AtomicBool, AtomicU64, Ordering},
+};
 
 /// Key of a broker in the live table: cluster and address, as the broker sent them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,7 +100,7 @@ impl LiveRecord {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::{Millis, Pulse};
 

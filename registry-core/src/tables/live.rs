@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{ConnectionId, LiveKey, Name, liveness::LiveRecord};
+use crate::{ConnectionId, LiveKey, Name, liveness::LiveRecord, sync::RandomState};
 
 /// What the tables hold of one live broker.
 #[derive(Debug)]
@@ -38,10 +38,10 @@ impl LiveEntry {
 /// All live brokers, by key and by connection.
 #[derive(Debug, Default)]
 pub(crate) struct LiveTable {
-    entries: HashMap<LiveKey, LiveEntry, foldhash::fast::RandomState>,
+    entries: HashMap<LiveKey, LiveEntry, RandomState>,
     /// Every key that a connection has carried and not taken back, even if another connection carries it now: by this
     /// a farewell over the old connection is known to be late.
-    carried: HashMap<ConnectionId, HashSet<LiveKey>, foldhash::fast::RandomState>,
+    carried: HashMap<ConnectionId, HashSet<LiveKey>, RandomState>,
 }
 
 impl LiveTable {

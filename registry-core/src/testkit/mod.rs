@@ -8,6 +8,8 @@ pub mod broken;
 pub mod conformance;
 pub mod fixture;
 pub mod generate;
+pub mod histories;
+pub mod linearize;
 pub mod machine;
 mod model;
 mod probe;

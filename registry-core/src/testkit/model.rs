@@ -11,13 +11,13 @@ use crate::{
     QueueSettings, Refusal, Registered, Registration, TopicMapping, Unregistration, query::UnitTopics,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Member {
     addr: Name,
     live: LiveKey,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Group {
     cluster: Name,
     acting: bool,
@@ -31,7 +31,7 @@ impl Group {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Live {
     last: u64,
     timeout: u64,
@@ -43,7 +43,7 @@ struct Live {
 }
 
 /// The state of the naive registry.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Model {
     groups: BTreeMap<Name, Group>,
     clusters: BTreeMap<Name, BTreeSet<Name>>,
