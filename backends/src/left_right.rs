@@ -32,7 +32,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
-use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View};
+use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View, mutant};
 
 use crate::sync::Mutex;
 
@@ -61,17 +61,17 @@ impl View for LeftRightState {
 /// Both copies come to equal states: a change says everything, and nothing else is looked at.
 impl Absorb<Change> for LeftRightState {
     fn absorb_first(&mut self, change: &mut Change, _: &Self) {
-        self.absorb_second(change.clone(), &Self::empty());
+        self.apply(change.clone());
     }
 
-    fn absorb_second(&mut self, change: Change, _: &Self) {
-        self.root = change.root;
-        for (name, entry) in change.topics {
-            match entry {
-                Some(entry) => drop(self.topics.insert(name, entry)),
-                None => drop(self.topics.remove(&name)),
-            }
+    fn absorb_second(&mut self, mut change: Change, _: &Self) {
+        if mutant::is("left_right.removed_from_one_copy") {
+            change.topics.retain(|(_, entry)| entry.is_some());
         }
+        if mutant::is("left_right.second_half_lost") {
+            change.topics.truncate(change.topics.len() / 2);
+        }
+        self.apply(change);
     }
 
     fn sync_with(&mut self, first: &Self) {
@@ -82,6 +82,16 @@ impl Absorb<Change> for LeftRightState {
 impl LeftRightState {
     fn empty() -> Self {
         Self { root: Arc::clone(Image::empty().root()), topics: HashMap::default() }
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.root = change.root;
+        for (name, entry) in change.topics {
+            match entry {
+                Some(entry) => drop(self.topics.insert(name, entry)),
+                None => drop(self.topics.remove(&name)),
+            }
+        }
     }
 }
 
@@ -141,8 +151,16 @@ pub struct LeftRightPublisher {
 
 impl Publisher for LeftRightPublisher {
     fn publish(&mut self, change: Change) {
-        if let Some(writer) = &mut self.writer {
-            writer.append(change);
+        if mutant::is("left_right.root_first") && !change.topics.is_empty() {
+            self.publish(Change { root: Arc::clone(&change.root), topics: Vec::new() });
+        }
+        let Some(writer) = &mut self.writer else {
+            return;
+        };
+        let is_put_off = mutant::is("left_right.answers_first")
+            || (mutant::is("left_right.roots_alone_wait") && change.topics.is_empty());
+        writer.append(change);
+        if !is_put_off {
             writer.publish();
         }
     }
@@ -150,7 +168,9 @@ impl Publisher for LeftRightPublisher {
 
 impl Drop for LeftRightPublisher {
     fn drop(&mut self) {
-        *self.registry.abandoned.lock() = self.writer.take();
+        if !mutant::is("left_right.half_dropped") {
+            *self.registry.abandoned.lock() = self.writer.take();
+        }
     }
 }
 

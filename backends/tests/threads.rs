@@ -1,6 +1,7 @@
 //! Real threads on every strategy, and on those that are broken on purpose.
 #![cfg(not(loom))]
 
+use backends::baseline::DirtyRegistry;
 use registry_core::{
     Registry,
     testkit::{
@@ -60,6 +61,11 @@ mod broken {
     #[test]
     fn topics_published_one_by_one_are_found_out() {
         found_out::<TopicByTopic>(|findings| findings.torn > 0);
+    }
+
+    #[test]
+    fn concurrent_maps_without_a_protocol_are_found_out() {
+        found_out::<DirtyRegistry>(|findings| findings.torn > 0);
     }
 
     #[test]

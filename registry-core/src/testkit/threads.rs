@@ -2,9 +2,11 @@
 //!
 //! The writer registers one broker again and again; version v is the port of its address (in the root) and the number
 //! of read queues of all its topics (in the topics). Between, a second broker comes and goes. So every answer tells the
-//! state that it was made from, and the readers compare it with what was acknowledged and seen before they asked.
+//! state that it was made from, and the readers compare it with what was acknowledged and seen before they asked. Every
+//! fourth time two versions are published as one change, as a server does with commands that came together.
 
 use std::{
+    ops::RangeInclusive,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -73,7 +75,7 @@ pub fn storm<R: Registry>(versions: u64, readers: usize, enough: u64) -> Finding
     let (registry, publisher) = R::new();
     let board = Board::default();
     let mut writer = Writer::new(publisher, TableLimits::default());
-    write_version(&mut writer, &board, 1);
+    write_versions(&mut writer, &board, 1..=1);
     let mut findings = Findings::default();
     thread::scope(|scope| {
         let readers: Vec<_> = (0..readers)
@@ -82,11 +84,11 @@ pub fn storm<R: Registry>(versions: u64, readers: usize, enough: u64) -> Finding
                 scope.spawn(move || read_until_over(registry.reader(), board, at, enough))
             })
             .collect();
-        for version in 2..=versions {
-            if board.is_over.load(Ordering::Relaxed) {
-                break;
-            }
-            write_version(&mut writer, &board, version);
+        let mut written = 1;
+        while written < versions && !board.is_over.load(Ordering::Relaxed) {
+            let count = if written.is_multiple_of(4) { 2 } else { 1 };
+            write_versions(&mut writer, &board, written + 1..=written + count);
+            written += count;
             second_comes_or_goes(&mut writer, &board);
             writer.tick();
         }
@@ -98,27 +100,32 @@ pub fn storm<R: Registry>(versions: u64, readers: usize, enough: u64) -> Finding
     findings
 }
 
-fn write_version<P: Publisher>(writer: &mut Writer<P>, board: &Board, version: u64) {
-    let count = i64::try_from(version).expect("few versions");
-    let settings = QueueSettings { read_queues: i32::try_from(version).expect("few versions"), ..Default::default() };
-    let broker = Broker::new("first", 0, &format!("10.0.0.1:{version}")).version(count);
-    register(writer, &broker.table(table(TOPICS, settings)));
-    board.acknowledged.store(version, Ordering::Release);
+fn write_versions<P: Publisher>(writer: &mut Writer<P>, board: &Board, versions: RangeInclusive<u64>) {
+    let last = *versions.end();
+    for version in versions {
+        let number = i32::try_from(version).expect("few versions");
+        let settings = QueueSettings { read_queues: number, ..Default::default() };
+        let broker = Broker::new("first", 0, &format!("10.0.0.1:{version}")).version(number.into());
+        apply(writer, &broker.table(table(TOPICS, settings)));
+    }
+    writer.publish();
+    board.acknowledged.store(last, Ordering::Release);
 }
 
 fn second_comes_or_goes<P: Publisher>(writer: &mut Writer<P>, board: &Board) {
     let broker = Broker::new("second", 0, "10.0.0.2:1").table(table([TOPICS[0], TOPICS[1]], Default::default()));
     let is_gone = board.second.fetch_add(1, Ordering::SeqCst).is_multiple_of(4);
     if is_gone {
-        register(writer, &broker);
+        apply(writer, &broker);
+        writer.publish();
     } else {
         writer.execute(&Command::Unregister(broker.farewell()), Millis(1));
     }
     board.second.fetch_add(1, Ordering::SeqCst);
 }
 
-fn register<P: Publisher>(writer: &mut Writer<P>, broker: &Broker) {
-    let applied = writer.execute(&Command::Register(Box::new(broker.0.clone())), Millis(1));
+fn apply<P: Publisher>(writer: &mut Writer<P>, broker: &Broker) {
+    let applied = writer.apply(&Command::Register(Box::new(broker.0.clone())), Millis(1));
     assert!(matches!(applied.outcome, Outcome::Registered(_)), "{applied:?}");
 }
 
