@@ -214,8 +214,8 @@ pub struct Beats {
     pub expired: u64,
 }
 
-/// Lets heartbeats of `threads` threads meet `rounds` expiries. In each round the clock jumps by more than the timeout,
-/// so a broker lives on only if a heartbeat comes between the jump and the expiry.
+/// Lets heartbeats of `threads` threads meet `rounds` expiries of some brokers. In each round the clock jumps by more than
+/// the timeout, so a broker lives on only if a heartbeat comes between the jump and the expiry.
 ///
 /// # Panics
 /// When a thread does.
@@ -225,19 +225,23 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
     let mut writer = Writer::new(publisher, TableLimits::default());
     let clock = AtomicU64::new(1);
     let is_over = AtomicBool::new(false);
-    let broker = Broker::new("b", 0, "a0").timeout(1_000);
-    let key = broker.key();
+    // Several, so that between the decision about one and its removal others are looked at.
+    let brokers = ["b0", "b1", "b2", "b3", "b4", "b5"].map(|name| Broker::new(name, 0, name).timeout(1_000));
+    let keys: Vec<_> = brokers.iter().map(Broker::key).collect();
     let mut beats = Beats::default();
     let beat_until_over = |mut reader: R::Reader| {
         let mut beats = Beats::default();
-        while !is_over.load(Ordering::Relaxed) {
+        for key in keys.iter().cycle() {
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
             let now = clock.load(Ordering::SeqCst);
-            if reader.read(|view| Ok(query::heartbeat(view.root(), &key, Millis(now)))) != Heartbeat::Beaten {
+            if reader.read(|view| Ok(query::heartbeat(view.root(), key, Millis(now)))) != Heartbeat::Beaten {
                 beats.told += 1;
                 continue;
             }
             beats.beaten += 1;
-            let is_there = reader.read(|view| Ok(view.root().live(&key).is_some()));
+            let is_there = reader.read(|view| Ok(view.root().live(key).is_some()));
             // No expiry that can have been decided by now counts a time at which the heartbeat is too old.
             if !is_there && clock.load(Ordering::SeqCst) <= now + TIMEOUT_MS {
                 beats.betrayed += 1;
@@ -254,7 +258,10 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
             .collect();
         for round in 1..=rounds {
             let now = 1 + round * (TIMEOUT_MS + 1);
-            writer.execute(&Command::Register(Box::new(broker.0.clone())), Millis(now - TIMEOUT_MS - 1));
+            for broker in &brokers {
+                writer.apply(&Command::Register(Box::new(broker.0.clone())), Millis(now - TIMEOUT_MS - 1));
+            }
+            writer.publish();
             clock.store(now, Ordering::SeqCst);
             (0..round % 64).for_each(|_| std::hint::spin_loop());
             beats.expired += u64::from(writer.execute(&Command::Expire, Millis(now)).brokers_removed);
