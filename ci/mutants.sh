@@ -45,8 +45,8 @@ latest.number_first                 cached      loom
 latest.number_beside_the_lock       cached      loom
 latest.no_fence                     cached      loom
 writer.answers_first                rwlock      conformance
-expiry.without_claim                rwlock      heartbeats
-pulse.late_is_beaten                rwlock      heartbeats
+expiry.without_claim                rwlock      unit heartbeats
+pulse.late_is_beaten                rwlock      unit heartbeats
 unregister.not_fenced               rwlock      conformance
 disconnect.not_fenced               rwlock      conformance
 delete.leaves_unchanged_untouched   rwlock      conformance
@@ -71,16 +71,18 @@ mkdir -p "$run_folder"
 
 # build COMMAND ARGS..: builds tests and prints a line "name path" for each that cargo names.
 build() {
-    RUSTFLAGS='--cfg mutants' "$@" 2>&1 | sed -nE 's#^ *(Executable|Running) tests/([a-z]+)\.rs \((.*)\)#\2 \3#p'
+    RUSTFLAGS='--cfg mutants' "$@" 2>&1 | sed -nE -e 's#^ *(Executable|Running) tests/([a-z]+)\.rs \((.*)\)#\2 \3#p' \
+        -e 's#^ *Executable unittests src/lib\.rs \((.*)\)#unit \1#p'
 }
 declare -A binary
 while read -r name path; do binary[$name]=$(realpath "$path"); done < <(
     CARGO_TARGET_DIR=$target/mutants build cargo test --locked -p backends --no-run \
         --test conformance --test machine --test misbehaviour --test threads
+    CARGO_TARGET_DIR=$target/mutants build cargo test --locked -p registry-core --no-run --lib
     # Of no test, so that it only builds.
     CARGO_TARGET_DIR=$target/mutants-loom build ci/loom.sh 2 no_test_has_this_name
 )
-for name in conformance machine misbehaviour threads loom; do
+for name in unit conformance machine misbehaviour threads loom; do
     [[ -n ${binary[$name]:-} ]] || { echo "no build of $name"; exit 1; }
 done
 
@@ -88,6 +90,8 @@ done
 check() {
     local name=$1 filter=$2::
     case $1 in
+        # Not about strategies.
+        unit) filter=liveness:: ;;
         machine) filter=$2 ;;
         threads) filter=$2::readers_see_one_state ;;
         heartbeats) name=threads filter=$2::an_answered_heartbeat_saves ;;
@@ -111,8 +115,7 @@ finds() {
 
 level() {
     case $1 in
-        conformance | machine) echo "1 $1" ;;
-        misbehaviour) echo "1 $1" ;;
+        unit | conformance | machine | misbehaviour) echo "1 $1" ;;
         loom) echo "2 $1" ;;
         threads | heartbeats) echo "3 $1" ;;
     esac
@@ -120,9 +123,8 @@ level() {
 
 survivors=0
 echo 'Without a mistake:'
-for test in conformance machine misbehaviour threads heartbeats loom; do
+for test in unit conformance machine misbehaviour threads heartbeats; do
     for strategy in rwlock dashmap left_right epoch cached; do
-        [[ -z ${1:-} ]] || break 2
         check "$test" "$strategy" || { echo "$test fails on $strategy, see $run_folder/last.log"; exit 1; }
     done
     echo "  $test passes"

@@ -20,7 +20,7 @@ fn readers_see_one_state_the_newest_and_never_an_older_one<R: Registry>() {
 }
 
 fn an_answered_heartbeat_saves<R: Registry>() {
-    let beats = threads::heartbeat_storm::<R>(800, 2);
+    let beats = threads::heartbeat_storm::<R>(250, 2);
     assert!(beats.beaten > 0 && beats.expired > 0, "heartbeats and expiries did not meet: {beats:?}");
     assert_eq!(beats.betrayed, 0, "{beats:?}");
 }

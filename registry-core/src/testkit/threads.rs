@@ -226,7 +226,7 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
     let clock = AtomicU64::new(1);
     let is_over = AtomicBool::new(false);
     // Several, so that between the decision about one and its removal others are looked at.
-    let brokers = ["b0", "b1", "b2", "b3", "b4", "b5"].map(|name| Broker::new(name, 0, name).timeout(1_000));
+    let brokers = ["b0", "b1", "b2", "b3"].map(|name| Broker::new(name, 0, name).timeout(1_000));
     let keys: Vec<_> = brokers.iter().map(Broker::key).collect();
     let mut beats = Beats::default();
     let beat_until_over = |mut reader: R::Reader| {
