@@ -32,7 +32,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
-use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View};
+use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View, mutant};
 
 use crate::sync::{Mutex, Tracked};
 
@@ -64,7 +64,13 @@ impl Absorb<Change> for Tracked<LeftRightState> {
         self.get_mut().apply(change.clone());
     }
 
-    fn absorb_second(&mut self, change: Change, _: &Self) {
+    fn absorb_second(&mut self, mut change: Change, _: &Self) {
+        if mutant::is("left_right.removed_from_one_copy") {
+            change.topics.retain(|(_, entry)| entry.is_some());
+        }
+        if mutant::is("left_right.second_half_lost") {
+            change.topics.truncate(change.topics.len() / 2);
+        }
         self.get_mut().apply(change);
     }
 
@@ -145,8 +151,16 @@ pub struct LeftRightPublisher {
 
 impl Publisher for LeftRightPublisher {
     fn publish(&mut self, change: Change) {
-        if let Some(writer) = &mut self.writer {
-            writer.append(change);
+        if mutant::is("left_right.root_first") && !change.topics.is_empty() {
+            self.publish(Change { root: Arc::clone(&change.root), topics: Vec::new() });
+        }
+        let Some(writer) = &mut self.writer else {
+            return;
+        };
+        let is_put_off = mutant::is("left_right.answers_first")
+            || (mutant::is("left_right.roots_alone_wait") && change.topics.is_empty());
+        writer.append(change);
+        if !is_put_off {
             writer.publish();
         }
     }
@@ -154,7 +168,9 @@ impl Publisher for LeftRightPublisher {
 
 impl Drop for LeftRightPublisher {
     fn drop(&mut self) {
-        *self.registry.abandoned.lock() = self.writer.take();
+        if !mutant::is("left_right.half_dropped") {
+            *self.registry.abandoned.lock() = self.writer.take();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Real threads on every strategy, and on those that are broken on purpose.
 #![cfg(not(loom))]
 
+use backends::baseline::DirtyRegistry;
 use registry_core::{
     Registry,
     testkit::{
@@ -19,7 +20,7 @@ fn readers_see_one_state_the_newest_and_never_an_older_one<R: Registry>() {
 }
 
 fn an_answered_heartbeat_saves<R: Registry>() {
-    let beats = threads::heartbeat_storm::<R>(800, 2);
+    let beats = threads::heartbeat_storm::<R>(250, 2);
     assert!(beats.beaten > 0 && beats.expired > 0, "heartbeats and expiries did not meet: {beats:?}");
     assert_eq!(beats.betrayed, 0, "{beats:?}");
 }
@@ -60,6 +61,11 @@ mod broken {
     #[test]
     fn topics_published_one_by_one_are_found_out() {
         found_out::<TopicByTopic>(|findings| findings.torn > 0);
+    }
+
+    #[test]
+    fn concurrent_maps_without_a_protocol_are_found_out() {
+        found_out::<DirtyRegistry>(|findings| findings.torn > 0);
     }
 
     #[test]

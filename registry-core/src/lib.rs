@@ -18,6 +18,8 @@ mod cow_map;
 mod image;
 pub mod json;
 mod liveness;
+#[doc(hidden)]
+pub mod mutant;
 pub mod query;
 mod registry;
 mod sync;

@@ -1,6 +1,6 @@
 //! Lists of topics: 206, 224, 311, 312, 313.
 
-use crate::{Entry, QueueSettings, Root, Stale, View, json::write_string};
+use crate::{Entry, QueueSettings, Root, Stale, View, json::write_string, mutant};
 
 /// Which topics a unit list names, by the flags of the topic's first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,10 @@ impl UnitTopics {
 /// # Errors
 /// [`Stale`], for the strategy.
 pub fn all_topics(view: &impl View, out: &mut Vec<u8>) -> Result<(), Stale> {
-    write_topics(view, out, |root, entry| entry.slots.iter().any(|slot| root.group(slot.group).is_some()))
+    write_topics(view, out, |root, entry| {
+        let counts = |group| root.group(group).is_some() || mutant::is("lists.topics_of_the_dead");
+        entry.slots.iter().any(|slot| counts(slot.group))
+    })
 }
 
 /// Writes the names of the topics that a cluster serves (`GET_TOPICS_BY_CLUSTER`, 224); none for an unknown cluster.

@@ -26,7 +26,7 @@ use live::LiveTable;
 use topics::Topics;
 pub(crate) use topics::{OwnedMapping, TopicValue};
 
-use crate::{Applied, Command, LiveKey, Millis, Name, Outcome, QueueSettings, liveness::LiveRecord};
+use crate::{Applied, Command, LiveKey, Millis, Name, Outcome, QueueSettings, liveness::LiveRecord, mutant};
 
 /// One broker group's share in a topic: indices of the group and of one of its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +221,9 @@ impl Tables {
             return;
         }
         for group in &removed.touched {
-            self.touch_members(*group, None);
+            if !mutant::is("delete.leaves_unchanged_untouched") {
+                self.touch_members(*group, None);
+            }
         }
         for slot in &removed.slots {
             self.groups.at_mut(slot.group).release_setting(slot.setting);

@@ -196,6 +196,14 @@ impl<R: Registry> Fixture<R> {
         self.now.0 += ms;
     }
 
+    /// Executes commands that are published as one change.
+    pub fn apply_together(&mut self, commands: impl IntoIterator<Item = Command>) {
+        for command in commands {
+            self.writer.apply(&command, self.now);
+        }
+        self.writer.publish();
+    }
+
     /// Executes a command.
     pub fn apply(&mut self, command: Command) -> Applied {
         self.writer.execute(&command, self.now)

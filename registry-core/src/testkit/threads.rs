@@ -2,9 +2,11 @@
 //!
 //! The writer registers one broker again and again; version v is the port of its address (in the root) and the number
 //! of read queues of all its topics (in the topics). Between, a second broker comes and goes. So every answer tells the
-//! state that it was made from, and the readers compare it with what was acknowledged and seen before they asked.
+//! state that it was made from, and the readers compare it with what was acknowledged and seen before they asked. Every
+//! fourth time two versions are published as one change, as a server does with commands that came together.
 
 use std::{
+    ops::RangeInclusive,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -78,7 +80,7 @@ pub fn storm<R: Registry>(versions: u64, readers: usize, enough: u64) -> Finding
     let (registry, publisher) = R::new();
     let board = Board::default();
     let mut writer = Writer::new(publisher, TableLimits::default());
-    write_version(&mut writer, &board, 1);
+    write_versions(&mut writer, &board, 1..=1);
     let mut findings = Findings::default();
     thread::scope(|scope| {
         let readers: Vec<_> = (0..readers)
@@ -87,12 +89,14 @@ pub fn storm<R: Registry>(versions: u64, readers: usize, enough: u64) -> Finding
                 scope.spawn(move || read_until_over(registry.reader(), board, at, enough))
             })
             .collect();
-        for version in 2..=versions * 100 {
-            let is_enough = version > versions && board.answers.load(Ordering::Relaxed) >= ANSWERS_MIN;
-            if is_enough || board.is_over.load(Ordering::Relaxed) {
+        let mut written = 1;
+        while written < versions * 100 && !board.is_over.load(Ordering::Relaxed) {
+            if written >= versions && board.answers.load(Ordering::Relaxed) >= ANSWERS_MIN {
                 break;
             }
-            write_version(&mut writer, &board, version);
+            let count = if written.is_multiple_of(4) { 2 } else { 1 };
+            write_versions(&mut writer, &board, written + 1..=written + count);
+            written += count;
             second_comes_or_goes(&mut writer, &board);
             writer.tick();
         }
@@ -104,27 +108,32 @@ pub fn storm<R: Registry>(versions: u64, readers: usize, enough: u64) -> Finding
     findings
 }
 
-fn write_version<P: Publisher>(writer: &mut Writer<P>, board: &Board, version: u64) {
-    let count = i64::try_from(version).expect("few versions");
-    let settings = QueueSettings { read_queues: i32::try_from(version).expect("few versions"), ..Default::default() };
-    let broker = Broker::new("first", 0, &format!("10.0.0.1:{version}")).version(count);
-    register(writer, &broker.table(table(TOPICS, settings)));
-    board.acknowledged.store(version, Ordering::Release);
+fn write_versions<P: Publisher>(writer: &mut Writer<P>, board: &Board, versions: RangeInclusive<u64>) {
+    let last = *versions.end();
+    for version in versions {
+        let number = i32::try_from(version).expect("few versions");
+        let settings = QueueSettings { read_queues: number, ..Default::default() };
+        let broker = Broker::new("first", 0, &format!("10.0.0.1:{version}")).version(number.into());
+        apply(writer, &broker.table(table(TOPICS, settings)));
+    }
+    writer.publish();
+    board.acknowledged.store(last, Ordering::Release);
 }
 
 fn second_comes_or_goes<P: Publisher>(writer: &mut Writer<P>, board: &Board) {
     let broker = Broker::new("second", 0, "10.0.0.2:1").table(table([TOPICS[0], TOPICS[1]], Default::default()));
     let is_gone = board.second.fetch_add(1, Ordering::SeqCst).is_multiple_of(4);
     if is_gone {
-        register(writer, &broker);
+        apply(writer, &broker);
+        writer.publish();
     } else {
         writer.execute(&Command::Unregister(broker.farewell()), Millis(1));
     }
     board.second.fetch_add(1, Ordering::SeqCst);
 }
 
-fn register<P: Publisher>(writer: &mut Writer<P>, broker: &Broker) {
-    let applied = writer.execute(&Command::Register(Box::new(broker.0.clone())), Millis(1));
+fn apply<P: Publisher>(writer: &mut Writer<P>, broker: &Broker) {
+    let applied = writer.apply(&Command::Register(Box::new(broker.0.clone())), Millis(1));
     assert!(matches!(applied.outcome, Outcome::Registered(_)), "{applied:?}");
 }
 
@@ -214,8 +223,9 @@ pub struct Beats {
     pub expired: u64,
 }
 
-/// Lets heartbeats of `threads` threads meet `rounds` expiries, or more, until there were both. In each round the clock jumps by more than the timeout,
-/// so a broker lives on only if a heartbeat comes between the jump and the expiry.
+/// Lets heartbeats of `threads` threads meet `rounds` expiries of some brokers, or more, until there were both. In each
+/// round the clock jumps by more than the timeout, so a broker lives on only if a heartbeat comes between the jump and the
+/// expiry.
 ///
 /// # Panics
 /// When a thread does.
@@ -226,20 +236,24 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
     let clock = AtomicU64::new(1);
     let is_over = AtomicBool::new(false);
     let answered = AtomicU64::new(0);
-    let broker = Broker::new("b", 0, "a0").timeout(1_000);
-    let key = broker.key();
+    // Several, so that between the decision about one and its removal others are looked at.
+    let brokers = ["b0", "b1", "b2", "b3"].map(|name| Broker::new(name, 0, name).timeout(1_000));
+    let keys: Vec<_> = brokers.iter().map(Broker::key).collect();
     let mut beats = Beats::default();
     let beat_until_over = |mut reader: R::Reader| {
         let mut beats = Beats::default();
-        while !is_over.load(Ordering::Relaxed) {
+        for key in keys.iter().cycle() {
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
             let now = clock.load(Ordering::SeqCst);
-            if reader.read(|view| Ok(query::heartbeat(view.root(), &key, Millis(now)))) != Heartbeat::Beaten {
+            if reader.read(|view| Ok(query::heartbeat(view.root(), key, Millis(now)))) != Heartbeat::Beaten {
                 beats.told += 1;
                 continue;
             }
             beats.beaten += 1;
             answered.fetch_add(1, Ordering::Relaxed);
-            let is_there = reader.read(|view| Ok(view.root().live(&key).is_some()));
+            let is_there = reader.read(|view| Ok(view.root().live(key).is_some()));
             // No expiry that can have been decided by now counts a time at which the heartbeat is too old.
             if !is_there && clock.load(Ordering::SeqCst) <= now + TIMEOUT_MS {
                 beats.betrayed += 1;
@@ -259,7 +273,10 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
                 break;
             }
             let now = 1 + round * (TIMEOUT_MS + 1);
-            writer.execute(&Command::Register(Box::new(broker.0.clone())), Millis(now - TIMEOUT_MS - 1));
+            for broker in &brokers {
+                writer.apply(&Command::Register(Box::new(broker.0.clone())), Millis(now - TIMEOUT_MS - 1));
+            }
+            writer.publish();
             clock.store(now, Ordering::SeqCst);
             (0..round % 64).for_each(|_| std::hint::spin_loop());
             beats.expired += u64::from(writer.execute(&Command::Expire, Millis(now)).brokers_removed);

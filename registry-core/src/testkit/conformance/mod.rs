@@ -117,8 +117,9 @@ macro_rules! conformance_suite {
                     an_empty_registry_answers, route_bytes, plain_route_bytes, cluster_info_bytes,
                     zones_show_their_own, acting_masters_count_in_their_zone, groups_have_settings_of_their_own;
                 topics:
-                    topics_are_deleted, a_deleted_topic_comes_back, missing_topics_stay, missing_topics_go,
-                    missing_topics_go_when_it_is_turned_on, topics_are_registered_by_hand,
+                    topics_are_deleted, a_deleted_topic_comes_back, topics_come_and_go_in_one_change,
+                    missing_topics_stay, missing_topics_go, missing_topics_go_when_it_is_turned_on,
+                    topics_are_registered_by_hand,
                     permissions_are_wiped_and_added, settings_that_met_part_again, a_new_permission_shows_at_once,
                     a_static_cluster_is_listed_and_routed, lists_by_cluster, unit_flags_are_listed;
             }

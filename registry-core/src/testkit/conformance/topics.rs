@@ -41,6 +41,21 @@ pub fn a_deleted_topic_comes_back<R: Registry>() {
     assert_eq!(f.route("t1"), "b{0=a0} / b:6:8:8");
 }
 
+/// Commands that came together are published as one change, in which a topic may go and come back.
+pub fn topics_come_and_go_in_one_change<R: Registry>() {
+    let mut f = Fixture::<R>::new();
+    let broker = Broker::new("b", 0, "a0").topics(["base", "t1", "t2"], settings(6));
+    f.register(&broker);
+    let delete = |topic: &str| Command::DeleteTopic { topic: topic.into(), cluster: None };
+    let register = Command::Register(Box::new(broker.0.clone()));
+    f.apply_together([delete("t1"), delete("t2"), register, delete("t2")]);
+    assert_eq!(f.topics(), ["base", "t1"]);
+    f.register(&Broker::new("other", 0, "a1"));
+    f.sweep();
+    assert_eq!(f.route("t1"), "b{0=a0} / b:6:8:8");
+    assert_eq!(f.route("t2"), "none");
+}
+
 /// By default a topic that a later registration lacks stays.
 pub fn missing_topics_stay<R: Registry>() {
     let mut f = Fixture::<R>::new();
