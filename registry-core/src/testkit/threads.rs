@@ -234,6 +234,7 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
     let (registry, publisher) = R::new();
     let mut writer = Writer::new(publisher, TableLimits::default());
     let clock = AtomicU64::new(1);
+    let heard = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     let answered = AtomicU64::new(0);
     // Several, so that between the decision about one and its removal others are looked at.
@@ -247,6 +248,7 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
                 break;
             }
             let now = clock.load(Ordering::SeqCst);
+            heard.fetch_add(1, Ordering::SeqCst);
             if reader.read(|view| Ok(query::heartbeat(view.root(), key, Millis(now)))) != Heartbeat::Beaten {
                 beats.told += 1;
                 continue;
@@ -278,6 +280,11 @@ pub fn heartbeat_storm<R: Registry>(rounds: u64, threads: usize) -> Beats {
             }
             writer.publish();
             clock.store(now, Ordering::SeqCst);
+            if round.is_multiple_of(2) {
+                // Until a heartbeat has come, so that more of them are on their way.
+                let before = heard.load(Ordering::SeqCst);
+                (0..10_000).take_while(|_| heard.load(Ordering::SeqCst) == before).for_each(|_| thread::yield_now());
+            }
             (0..round % 64).for_each(|_| std::hint::spin_loop());
             beats.expired += u64::from(writer.execute(&Command::Expire, Millis(now)).brokers_removed);
             (0..round % 32).for_each(|_| std::hint::spin_loop());
