@@ -98,6 +98,19 @@ pub struct Registered {
     pub client: Client,
 }
 
+impl Registered {
+    /// Sends a heartbeat: a broker that sends none for two minutes is dead.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn beat(&mut self) -> anyhow::Result<()> {
+        let Broker { name, addr, .. } = &self.broker;
+        let fields = [("clusterName", CLUSTER), ("brokerAddr", addr), ("brokerName", name)];
+        self.client.ask(&Query::new(RequestCode::BrokerHeartbeat, &fields))?;
+        Ok(())
+    }
+}
+
 /// Registers brokers with these numbers, each with all topics and over its own connection.
 ///
 /// # Errors

@@ -77,6 +77,7 @@ impl Numbers {
         thread::sleep(SETTLE);
         let resident = server.resident()?;
         let peak = server.resident_peak()?;
+        brokers.iter_mut().try_for_each(Registered::beat)?;
         let wipe = wipes(server.addr(), &topics[TOPICS / 2], lab.rounds(20))?;
         let death = deaths(server.addr(), &topics, &mut brokers, lab.rounds(5))?;
         Ok(Self { resident, peak, registration: median_time(&registrations), wipe, death })
@@ -116,6 +117,7 @@ fn deaths(
     let query = Query::route(&topics[TOPICS / 3]);
     let mut times = Vec::new();
     for _ in 0..rounds {
+        brokers.iter_mut().try_for_each(Registered::beat)?;
         let Registered { broker, client } = brokers.pop().context("a broker")?;
         let start = Instant::now();
         drop(client);

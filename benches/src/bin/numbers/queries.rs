@@ -45,7 +45,7 @@ pub(crate) fn measure(lab: &Lab) -> anyhow::Result<Vec<Row>> {
         ["route queries/s, 16 connections x 4 in flight", "server CPU a query, 4 in flight", "latency, 4 in flight"],
     ];
     for (in_flight, [rate, cpu, latency]) in [1, 4].into_iter().zip(names) {
-        let results = rounds(lab, &contestants, |contestant, duration| {
+        let results = rounds(lab, &mut contestants, |contestant, duration| {
             load::closed(contestant.server.addr(), &contestant.questions, CONNECTIONS, in_flight, duration)
         })?;
         let goal = results.official().map(|official| (">= 3x official", official.ratio(&results.ours().rates) >= 3.0));
@@ -53,7 +53,7 @@ pub(crate) fn measure(lab: &Lab) -> anyhow::Result<Vec<Row>> {
         rows.push(results.row(cpu, |result| &result.cpu_us, |value| format!("{value:.2} us"), None));
         rows.push(results.latency_row(latency));
     }
-    let results = rounds(lab, &contestants, |contestant, duration| {
+    let results = rounds(lab, &mut contestants, |contestant, duration| {
         load::open(contestant.server.addr(), &contestant.questions, CONNECTIONS, OPEN_PER_SECOND, duration)
     })?;
     rows.push(results.latency_row("latency, open loop of 10 k queries/s"));
@@ -64,7 +64,7 @@ struct Contestant {
     name: &'static str,
     server: Server,
     questions: Vec<Question>,
-    _brokers: Vec<Registered>,
+    brokers: Vec<Registered>,
 }
 
 impl Contestant {
@@ -74,7 +74,7 @@ impl Contestant {
         let mut client = Client::connect(server.addr())?;
         let learn = |topic: &String| Question::learn(&mut client, Query::route(topic));
         let questions = topics.iter().map(learn).collect::<anyhow::Result<_>>()?;
-        Ok(Self { name, server, questions, _brokers: brokers })
+        Ok(Self { name, server, questions, brokers })
     }
 
     fn floor(name: &'static str, server: Server) -> anyhow::Result<Self> {
@@ -82,7 +82,7 @@ impl Contestant {
         let mut client = Client::connect(server.addr())?;
         let learn = |topic: &String| Question::learn(&mut client, Query::route(topic));
         let questions = topics.iter().map(learn).collect::<anyhow::Result<_>>()?;
-        Ok(Self { name, server, questions, _brokers: Vec::new() })
+        Ok(Self { name, server, questions, brokers: Vec::new() })
     }
 }
 
@@ -111,7 +111,7 @@ struct AllResults(Vec<Results>);
 
 fn rounds(
     lab: &Lab,
-    contestants: &[Contestant],
+    contestants: &mut [Contestant],
     load: impl Fn(&Contestant, Duration) -> anyhow::Result<Report>,
 ) -> anyhow::Result<AllResults> {
     let duration = if lab.is_quick { Duration::from_millis(300) } else { Duration::from_secs(2) };
@@ -120,7 +120,8 @@ fn rounds(
         for turn in 0..contestants.len() {
             // Nobody is always first.
             let at = (round + turn) % contestants.len();
-            let contestant = &contestants[at];
+            let contestant = &mut contestants[at];
+            contestant.brokers.iter_mut().try_for_each(Registered::beat)?;
             lab.progress.say(format_args!("route queries, round {}, {}", round + 1, contestant.name));
             let before = contestant.server.cpu()?;
             let report = load(contestant, duration)?;
