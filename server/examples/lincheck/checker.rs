@@ -77,7 +77,7 @@ pub(crate) fn run(addr: SocketAddr, histories: u32, seed: u64) -> io::Result<Rep
     let mut report = Report::default();
     let mut connections = (0..THREADS).map(|_| Connection::open(addr)).collect::<io::Result<Vec<_>>>()?;
     let mut seed_bytes = [0; 32];
-    seed_bytes[..8].copy_from_slice(&seed.to_ne_bytes());
+    seed_bytes[..8].copy_from_slice(&seed.to_be_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed_bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     // Of no other run on the same server.
