@@ -155,8 +155,8 @@ impl Drop for Announce<'_> {
     }
 }
 
-/// Explores a scenario. Returns the number of interleavings, whether that is all of them, and what is wrong with the first one that cannot be
-/// explained.
+/// Explores a scenario. Returns the number of interleavings, whether that is all of them, and what is wrong with the
+/// first one that cannot be explained.
 fn explore<R: Registry>(scenario: &Scenario) -> (usize, bool, Option<String>) {
     let mut builder = Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(2));
