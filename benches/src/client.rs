@@ -78,11 +78,13 @@ impl Codec {
     }
 
     /// Appends a request to `out`.
+    ///
+    /// # Panics
+    /// When the query has more than 16 fields; no request has.
     pub fn encode(&self, out: &mut Vec<u8>, query: &Query, opaque: i32) {
         let mut fields = [("", ""); 16];
-        let fields = match fields.get_mut(..query.fields.len()) {
-            Some(fields) => fields,
-            None => panic!("{} fields are more than any request has", query.fields.len()),
+        let Some(fields) = fields.get_mut(..query.fields.len()) else {
+            panic!("{} fields are more than any request has", query.fields.len());
         };
         for (field, (key, value)) in fields.iter_mut().zip(&query.fields) {
             *field = (key, value);

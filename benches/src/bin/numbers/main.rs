@@ -71,7 +71,7 @@ struct Lab {
 
 impl Lab {
     fn prepare(flags: &Flags) -> anyhow::Result<Self> {
-        let progress = Progress::default();
+        let progress = Progress;
         let folder = env::current_exe()?.parent().context("a program is in a folder")?.to_owned();
         let target = folder.parent().context("the target folder")?;
         if cfg!(debug_assertions) {
