@@ -157,11 +157,11 @@ impl AllResults {
         &self.0[0]
     }
 
-    /// The better of the two.
-    fn floor(&self) -> &Results {
+    /// The better of the two, and how many workers it has.
+    fn floor(&self) -> (&Results, usize) {
         let rate = |result: &Results| median(result.rates.iter().copied()).unwrap_or_default();
         let (one, two) = (&self.0[1], &self.0[2]);
-        if rate(two) > rate(one) { two } else { one }
+        if rate(two) > rate(one) { (two, 2) } else { (one, 1) }
     }
 
     fn official(&self) -> Option<&Results> {
@@ -178,12 +178,13 @@ impl AllResults {
         let shown = |result: &Results| show(median(values(result).iter().copied()).unwrap_or_default());
         let ours = values(self.ours());
         let ratio = |result: &Results, name| times(median_ratio(ours, values(result)), Some(1.0), name);
-        let mut ratios = vec![ratio(self.floor(), "floor")];
+        let (floor, workers) = self.floor();
+        let mut ratios = vec![ratio(floor, "floor")];
         ratios.extend(self.official().map(|official| ratio(official, "official")));
         Row {
             measure,
             ours: shown(self.ours()),
-            floor: shown(self.floor()),
+            floor: format!("{} ({workers})", shown(floor)),
             official: self.official().map(shown).unwrap_or_default(),
             ratio: ratios.join(", "),
             goal,
@@ -198,7 +199,7 @@ impl AllResults {
         let p50 = self.row(measure, |result| &result.p50_us, |_| String::new(), None);
         Row {
             ours: shown(self.ours()),
-            floor: shown(self.floor()),
+            floor: shown(self.floor().0),
             official: self.official().map(shown).unwrap_or_default(),
             ratio: format!("p50 {}", p50.ratio),
             ..p50
