@@ -17,6 +17,7 @@ use anyhow::{bail, ensure};
 use backends::baseline::{DirtyRegistry, FrozenRegistry};
 use clap::Parser;
 use registry_core::Registry as _;
+use serde_json::Value;
 
 use crate::{
     memory::{Memory, REWRITES},
@@ -32,8 +33,11 @@ struct Flags {
     #[arg(long)]
     quick: bool,
     /// Rounds, in which the strategies take turns
-    #[arg(long, default_value_t = 9)]
+    #[arg(long, default_value_t = 15)]
     rounds: usize,
+    /// Measure only the parts named: open, readers, changes, publishing, memory
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<String>,
     /// Also write the numbers to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -58,23 +62,7 @@ fn main() -> anyhow::Result<()> {
     let plan = Plan::new(&flags);
     let before = machine::describe();
     println!("{before}, {} rounds; median (quartiles) of the rounds\n", plan.rounds);
-    let mut sections = Vec::new();
-    let mut show = |section: Section| {
-        println!("{section}");
-        sections.push(section.json());
-    };
-    for topics in [10_000, 50_000] {
-        let mut subjects = subjects(topics)?;
-        show(open_loop(&mut subjects, topics, &plan)?);
-        if topics == 10_000 {
-            show(scaling(&mut subjects, &plan));
-            show(change_under_readers(&mut subjects, &plan));
-        }
-    }
-    for topics in [1_000, 100_000] {
-        show(publishing(&mut subjects(topics)?, topics, &plan));
-    }
-    show(memory(50_000)?);
+    let sections = measure(&flags.only, &plan)?;
     let after = machine::describe();
     println!("{after}");
     if let Some(path) = &flags.json {
@@ -82,6 +70,41 @@ fn main() -> anyhow::Result<()> {
         fs::write(path, serde_json::to_string_pretty(&all)?)?;
     }
     Ok(())
+}
+
+/// What can be measured, by the names of the flag `--only`.
+const PARTS: [&str; 5] = ["open", "readers", "changes", "publishing", "memory"];
+
+fn measure(only: &[String], plan: &Plan) -> anyhow::Result<Vec<Value>> {
+    for part in only {
+        ensure!(PARTS.contains(&part.as_str()), "{part} is none of {PARTS:?}");
+    }
+    let has = |part: &str| only.is_empty() || only.iter().any(|named| named == part);
+    let mut sections = Vec::new();
+    let mut show = |section: Section| {
+        println!("{section}");
+        sections.push(section.json());
+    };
+    if has("open") {
+        for topics in [10_000, 50_000] {
+            show(open_loop(&mut subjects(topics)?, topics, plan)?);
+        }
+    }
+    if has("readers") {
+        show(scaling(&mut subjects(10_000)?, plan));
+    }
+    if has("changes") {
+        show(change_under_readers(&mut subjects(10_000)?, plan));
+    }
+    if has("publishing") {
+        for topics in [1_000, 100_000] {
+            show(publishing(&mut subjects(topics)?, topics, plan));
+        }
+    }
+    if has("memory") {
+        show(memory(50_000)?);
+    }
+    Ok(sections)
 }
 
 /// How long everything is measured.
@@ -100,8 +123,8 @@ impl Plan {
     fn new(flags: &Flags) -> Self {
         let ms = Duration::from_millis;
         match flags.quick {
-            true => Self { rounds: 3, open: ms(100), closed: ms(50), changes: 20 },
-            false => Self { rounds: flags.rounds.max(1), open: ms(500), closed: ms(200), changes: 200 },
+            true => Self { rounds: 3, open: ms(50), closed: ms(20), changes: 20 },
+            false => Self { rounds: flags.rounds.max(1), open: ms(100), closed: ms(60), changes: 100 },
         }
     }
 

@@ -19,14 +19,19 @@ use crate::{
 
 /// Time between two reads of the open loop: from this, and up to so much more.
 const INTERVAL_NS: (u64, u64) = (4_000, 6_000);
+/// Longer latencies are counted as this.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
 /// Time between two registrations.
 const REWRITE_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two changes of one topic, in which the readers have the processors.
 const CHANGE_INTERVAL: Duration = Duration::from_micros(300);
-/// How long other programs may take the processors in a round of the open loop, before it is made again.
-const DISTURBANCE_MAX: Duration = Duration::from_millis(1);
+/// For which part of a round of the open loop other programs may take the processors, before it is made again.
+const DISTURBANCE_MAX: u32 = 500;
 /// How often at most.
-const REPEATS_MAX: u32 = 6;
+const REPEATS_MAX: u32 = 4;
+/// Between rounds, in which two threads take all that two processors have: other programs get their turn here and not in
+/// the next round, and no limit on real-time threads is reached.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A strategy with a loaded registry.
 pub(crate) trait Subject {
@@ -75,7 +80,7 @@ impl<R: Registry> Subject for World<R> {
         let mut best = open_loop_once(self, length);
         // What was torn counts, however disturbed the round was.
         let mut torn = best.torn;
-        while best.disturbance > DISTURBANCE_MAX && best.repeats < REPEATS_MAX {
+        while best.disturbance > length / DISTURBANCE_MAX && best.repeats < REPEATS_MAX {
             let again = open_loop_once(self, length);
             torn += again.torn;
             let repeats = best.repeats + 1;
@@ -91,6 +96,7 @@ impl<R: Registry> Subject for World<R> {
     fn closed_loop(&mut self, cores: &[usize], length: Duration) -> f64 {
         let (registry, topics) = (&self.registry, &self.topics);
         let start = &Barrier::new(cores.len());
+        thread::sleep(PAUSE);
         thread::scope(|scope| {
             let loops: Vec<_> = cores
                 .iter()
@@ -172,6 +178,7 @@ impl<R: Registry> Subject for World<R> {
 }
 
 fn open_loop_once<R: Registry>(world: &mut World<R>, length: Duration) -> OpenLoop {
+    thread::sleep(PAUSE);
     let (registry, topics) = (world.registry.clone(), world.topics.clone());
     let is_over = &AtomicBool::new(false);
     let start = &Barrier::new(2);
@@ -215,7 +222,7 @@ fn rewrite_until<R: Registry>(world: &mut World<R>, is_over: &AtomicBool) -> (u6
 
 /// Reads at times that do not depend on how long a read takes.
 fn read_open_loop<R: Reader>(asker: &mut Asker<R>, length: Duration) -> OpenLoop {
-    let mut latency = Histogram::new(3).expect("three digits are allowed");
+    let mut latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("good bounds");
     let mut torn = 0;
     let waited_before = waited_for_core();
     let (start, length) = (Instant::now(), length.as_nanos() as u64);
