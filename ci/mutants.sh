@@ -23,6 +23,7 @@ dashmap.tombstones_not_looked_at    dashmap     conformance machine
 latest.never_refreshed              dashmap     conformance
 latest.number_not_raised            dashmap     conformance
 latest.never_dropped                dashmap     misbehaviour
+latest.no_fence                     dashmap     loom
 left_right.answers_first            left_right  conformance
 left_right.roots_alone_wait         left_right  conformance
 left_right.removed_from_one_copy    left_right  conformance machine

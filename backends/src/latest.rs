@@ -79,14 +79,13 @@ impl<T> Replaced<T> {
     pub(crate) fn publish(&mut self, latest: &Latest<T>, value: Arc<T>) {
         let number_first = mutant::is("latest.number_first");
         if number_first {
-            latest.number.0.store(latest.number.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+            latest.number.0.fetch_add(1, Ordering::Release);
         }
         let replaced = {
             let mut newest = latest.value.lock();
             let replaced = std::mem::replace(&mut *newest, value);
-            let number = latest.number.0.load(Ordering::Relaxed);
             if !(number_first || mutant::is("latest.number_not_raised")) {
-                latest.number.0.store(number + 1, Ordering::Release);
+                latest.number.0.fetch_add(1, Ordering::Release);
             }
             replaced
         };

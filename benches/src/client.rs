@@ -78,6 +78,9 @@ impl Codec {
     }
 
     /// Appends a request to `out`.
+    ///
+    /// # Panics
+    /// When the query has more than 16 fields; no request has.
     pub fn encode(&self, out: &mut Vec<u8>, query: &Query, opaque: i32) {
         let mut fields = [("", ""); 16];
         let Some(fields) = fields.get_mut(..query.fields.len()) else {

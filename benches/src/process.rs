@@ -72,14 +72,12 @@ impl Server {
         self.start
     }
 
-    /// CPU time that the process has used so far, of all its threads. In steps of a clock tick, 10 ms.
+    /// CPU time that the process has used so far; see [`cpu_of`].
     ///
     /// # Errors
     /// When the process has ended.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let ticks = cpu_ticks(&stat).with_context(|| format!("no CPU time in {stat:?}"))?;
-        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+        cpu_of(self.child.id())
     }
 
     /// Memory that is resident now, in bytes (`VmRSS`).
@@ -113,6 +111,16 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// CPU time that a process has used so far, of all its threads. In steps of a clock tick, 10 ms.
+///
+/// # Errors
+/// When there is no such process.
+pub fn cpu_of(process: u32) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let ticks = cpu_ticks(&stat).with_context(|| format!("no CPU time in {stat:?}"))?;
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
 /// Writes a configuration file for a name server, ours or the official one.

@@ -103,7 +103,7 @@ impl LiveRecord {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::{Millis, Pulse};
 

@@ -2,6 +2,7 @@
 //!
 //! * [`conformance`]: the rules of the protocol as scenarios, one test each, a module for each strategy.
 //! * [`threads`]: real threads, and what they see; [`broken`] strategies show that it would be noticed.
+//! * [`histories`]: concurrent calls, of real threads or of loom's, which [`linearize`] explains or finds wrong.
 //! * [`machine`]: random commands; a strategy against the tables, and the tables against a naive [`Model`].
 
 pub mod broken;

@@ -391,7 +391,9 @@ fn value_of(
 /// As in the original, the file of `-c` is also the one that updates are stored in.
 fn store_updates_in(file: &Path, found: &Found, values: &mut Values, warnings: &mut Vec<Warning>) {
     let path = file.to_string_lossy().into_owned();
-    if let Some(named) = found.get("configStorePath").filter(|named| named.value != path) {
+    // A file stored by an update names itself, from wherever it was named then.
+    let is_other = |named: &str| std::path::absolute(named).ok() != std::path::absolute(file).ok();
+    if let Some(named) = found.get("configStorePath").filter(|named| is_other(&named.value)) {
         warnings.push(Warning::StorePathReplaced { named: named.value.clone() });
     }
     values.insert("configStorePath", Value::Text(path));

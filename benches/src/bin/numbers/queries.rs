@@ -6,7 +6,7 @@ use benches::{
     client::{Client, Query},
     cluster::{Registered, populate, topic_names},
     load::{self, Question, Report},
-    process::Server,
+    process::{Server, cpu_of},
 };
 
 use crate::{
@@ -41,16 +41,28 @@ pub(crate) fn measure(lab: &Lab) -> anyhow::Result<Vec<Row>> {
     }
     let mut rows = Vec::new();
     let names = [
-        ["route queries/s, 16 connections x 1 in flight", "server CPU a query, 1 in flight", "latency, 1 in flight"],
-        ["route queries/s, 16 connections x 4 in flight", "server CPU a query, 4 in flight", "latency, 4 in flight"],
+        [
+            "route queries/s, 16 connections x 1 in flight",
+            "server CPU a query, 1 in flight",
+            "load generator's CPU, 1 in flight",
+            "latency, 1 in flight",
+        ],
+        [
+            "route queries/s, 16 connections x 4 in flight",
+            "server CPU a query, 4 in flight",
+            "load generator's CPU, 4 in flight",
+            "latency, 4 in flight",
+        ],
     ];
-    for (in_flight, [rate, cpu, latency]) in [1, 4].into_iter().zip(names) {
+    for (in_flight, [rate, cpu, generator, latency]) in [1, 4].into_iter().zip(names) {
         let results = rounds(lab, &mut contestants, |contestant, duration| {
             load::closed(contestant.server.addr(), &contestant.questions, CONNECTIONS, in_flight, duration)
         })?;
         let goal = results.official().map(|official| (">= 3x official", official.ratio(&results.ours().rates) >= 3.0));
         rows.push(results.row(rate, |result| &result.rates, |value| format!("{:.1} k", value / 1e3), goal));
         rows.push(results.row(cpu, |result| &result.cpu_us, |value| format!("{value:.2} us"), None));
+        let busy = results.row(generator, |result| &result.generator_percent, |value| format!("{value:.0} %"), None);
+        rows.push(Row { ratio: String::new(), ..busy });
         rows.push(results.latency_row(latency));
     }
     let results = rounds(lab, &mut contestants, |contestant, duration| {
@@ -91,6 +103,8 @@ impl Contestant {
 struct Results {
     rates: Vec<f64>,
     cpu_us: Vec<f64>,
+    /// How busy the load generator was, in percent of a processor: at 100 it is what limits the rate.
+    generator_percent: Vec<f64>,
     p50_us: Vec<f64>,
     p99_us: Vec<f64>,
 }
@@ -123,12 +137,14 @@ fn rounds(
             let contestant = &mut contestants[at];
             contestant.brokers.iter_mut().try_for_each(Registered::beat)?;
             lab.progress.say(format_args!("route queries, round {}, {}", round + 1, contestant.name));
-            let before = contestant.server.cpu()?;
+            let (before, generator_before) = (contestant.server.cpu()?, cpu_of(std::process::id())?);
             let report = load(contestant, duration)?;
             let cpu = contestant.server.cpu()?.saturating_sub(before);
+            let generator_cpu = cpu_of(std::process::id())?.saturating_sub(generator_before);
             let result = &mut results[at];
             result.rates.push(report.rate());
             result.cpu_us.push(cpu.as_secs_f64() * 1e6 / report.answers as f64);
+            result.generator_percent.push(generator_cpu.as_secs_f64() / report.elapsed.as_secs_f64() * 100.0);
             result.p50_us.push(report.latency_us(0.5));
             result.p99_us.push(report.latency_us(0.99));
         }
@@ -141,11 +157,11 @@ impl AllResults {
         &self.0[0]
     }
 
-    /// The better of the two.
-    fn floor(&self) -> &Results {
+    /// The better of the two, and how many workers it has.
+    fn floor(&self) -> (&Results, usize) {
         let rate = |result: &Results| median(result.rates.iter().copied()).unwrap_or_default();
         let (one, two) = (&self.0[1], &self.0[2]);
-        if rate(two) > rate(one) { two } else { one }
+        if rate(two) > rate(one) { (two, 2) } else { (one, 1) }
     }
 
     fn official(&self) -> Option<&Results> {
@@ -162,12 +178,13 @@ impl AllResults {
         let shown = |result: &Results| show(median(values(result).iter().copied()).unwrap_or_default());
         let ours = values(self.ours());
         let ratio = |result: &Results, name| times(median_ratio(ours, values(result)), Some(1.0), name);
-        let mut ratios = vec![ratio(self.floor(), "floor")];
+        let (floor, workers) = self.floor();
+        let mut ratios = vec![ratio(floor, "floor")];
         ratios.extend(self.official().map(|official| ratio(official, "official")));
         Row {
             measure,
             ours: shown(self.ours()),
-            floor: shown(self.floor()),
+            floor: format!("{} ({workers})", shown(floor)),
             official: self.official().map(shown).unwrap_or_default(),
             ratio: ratios.join(", "),
             goal,
@@ -182,7 +199,7 @@ impl AllResults {
         let p50 = self.row(measure, |result| &result.p50_us, |_| String::new(), None);
         Row {
             ours: shown(self.ours()),
-            floor: shown(self.floor()),
+            floor: shown(self.floor().0),
             official: self.official().map(shown).unwrap_or_default(),
             ratio: format!("p50 {}", p50.ratio),
             ..p50

@@ -1,7 +1,9 @@
 //! How numbers are shown.
 
-use std::io::{IsTerminal as _, Write as _, stderr};
-use std::time::Duration;
+use std::{
+    io::{IsTerminal as _, Write as _, stderr},
+    time::Duration,
+};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets::ASCII_MARKDOWN};
 
@@ -76,18 +78,18 @@ pub(crate) fn times(ours: f64, peer: Option<f64>, name: &str) -> String {
 }
 
 /// Says on the standard error what is going on.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress;
 
 impl Progress {
-    pub(crate) fn say(&self, what: impl std::fmt::Display) {
+    pub(crate) fn say(self, what: impl std::fmt::Display) {
         let mut out = stderr().lock();
         let start = if out.is_terminal() { "\r\x1b[K" } else { "" };
         let end = if out.is_terminal() { "" } else { "\n" };
         let _ = write!(out, "{start}{what} ...{end}").and_then(|()| out.flush());
     }
 
-    pub(crate) fn clear(&self) {
+    pub(crate) fn clear(self) {
         if stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }

@@ -50,7 +50,7 @@ pub fn topics_come_and_go_in_one_change<R: Registry>() {
     let register = Command::Register(Box::new(broker.0.clone()));
     f.apply_together([delete("t1"), delete("t2"), register, delete("t2")]);
     assert_eq!(f.topics(), ["base", "t1"]);
-    f.register(&Broker::new("other", 0, "a1"));
+    f.register(&Broker::new("other", 0, "a1").topics(["base", "else"], settings(6)));
     f.sweep();
     assert_eq!(f.route("t1"), "b{0=a0} / b:6:8:8");
     assert_eq!(f.route("t2"), "none");
