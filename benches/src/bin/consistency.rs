@@ -210,7 +210,7 @@ fn read(flags: &Flags, world: &World, seed: u64) -> anyhow::Result<Counts> {
         let after = world.turns.load(Ordering::SeqCst);
         counts.reads[kind] += 1;
         // Where it has come or gone meanwhile, both answers are good.
-        let passing = (before == after && before % 2 == 0).then_some(before % 4 == 2);
+        let passing = (before == after && before.is_multiple_of(2)).then_some(before % 4 == 2);
         let verdict = match kind {
             0 => number_of_route(STABLE, code, &body).and_then(|number| in_time(number, acknowledged, &mut newest)),
             1 if code == 0 => number_of_route(PASSING, code, &body).and_then(|_| as_known(passing, true)),
@@ -227,7 +227,13 @@ fn read(flags: &Flags, world: &World, seed: u64) -> anyhow::Result<Counts> {
                 Violation::Back => counts.back += 1,
                 Violation::Gone => counts.gone += 1,
             }
-            let show = || format!("{violation:?}: {:?}: code {code}: {}", query.fields, String::from_utf8_lossy(&body));
+            let show = || {
+                format!(
+                    "{violation:?}: {:?}: code {code}: {}",
+                    query.fields,
+                    String::from_utf8_lossy(&body[..body.len().min(2_000)])
+                )
+            };
             counts.first.get_or_insert_with(show);
         }
     }
