@@ -8,7 +8,9 @@
 //! * Memory: the newest state, and what replaced snapshots do not share with it until two epochs have gone by.
 //! * A read: a store to a word of the reader's own with a full fence, and one load: wait-free, whatever the writer does.
 //! * A change: as with [`cached`](crate::cached): a copy of the shards that it touches.
-//! * Who waits: nobody for anybody.
+//! * Who waits: nobody for anybody, but in the allocator: the collector has readers free its own small blocks, and the system
+//!   allocator may make one wait while the writer's thread frees an old snapshot (tens of microseconds at 10,000 changed
+//!   topics, hundreds at 50,000).
 //!
 //! # Choose this when
 //! Lookups must never wait, not even for a pointer copy after each change, and many cores look up.
