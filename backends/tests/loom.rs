@@ -229,7 +229,8 @@ fn smallest() -> Vec<Scenario> {
     ]
 }
 
-/// A reader of several topics and tables beside a writer that changes all of them.
+/// A reader of several topics and tables beside a writer that changes all of them: L1 and L2 of the newest value, D1 to D3
+/// of the two versions of a topic, I1, I2 and I5 of the epoch's pointer.
 fn several_queries() -> Vec<Scenario> {
     let scenario = |before: &[Op], writer: &[Op], reader: &[Op]| Scenario {
         before: before.to_vec(),
@@ -248,7 +249,7 @@ fn several_queries() -> Vec<Scenario> {
     ]
 }
 
-/// Two readers, who must not see two changes in two orders, or one of them and then none.
+/// Two readers, who must not see two changes in two orders, or one of them and then none: L3, and I2 with two readers pinned.
 fn two_readers() -> Vec<Scenario> {
     let scenario = |writer: &[Op], readers: [&[Op]; 2]| Scenario {
         before: vec![register(0, 1, 1)],

@@ -8,6 +8,9 @@
 //! * **back in time**: a reader sees a smaller number than before, on whatever topic, or than was acknowledged when it asked;
 //! * **gone**: a broker is seen though its unregistration was acknowledged before, or missed though its registration was.
 //!
+//! Meanwhile a third broker registers over a new connection again and again, while its old one ends: its route must always
+//! be there (**lost**).
+//!
 //! Ends with 1 when there was one of these.
 #![forbid(unsafe_code)]
 
@@ -37,6 +40,9 @@ struct Flags {
     /// Connections that read
     #[arg(long, default_value_t = 2)]
     readers: u64,
+    /// How often a third broker changes its connection
+    #[arg(long, default_value_t = 10_000)]
+    reconnects: u64,
     /// Topics of each broker, all of them static, too
     #[arg(long, default_value_t = 200)]
     topics: usize,
@@ -46,6 +52,7 @@ struct Flags {
 const PAUSE: Duration = Duration::from_millis(2);
 const STABLE: &str = "consistency-stable";
 const PASSING: &str = "consistency-passing";
+const MOVING: &str = "consistency-moving";
 
 fn resolve(text: &str) -> Result<SocketAddr, String> {
     let mut addrs = text.to_socket_addrs().map_err(|error| error.to_string())?;
@@ -58,7 +65,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut stable = Client::connect(flags.addr)?;
     let mut passing = Client::connect(flags.addr)?;
     register_stable(&mut stable, world, flags.topics)?;
-    let counts = thread::scope(|scope| {
+    let (counts, lost) = thread::scope(|scope| {
+        let moving = scope.spawn(|| reconnect(flags.addr, flags.reconnects));
         let writers = [
             scope.spawn(|| while_reading(world, || register_stable(&mut stable, world, flags.topics))),
             scope.spawn(|| while_reading(world, || come_and_go(&mut passing, world, flags.topics))),
@@ -66,11 +74,12 @@ fn main() -> anyhow::Result<ExitCode> {
         let flags = &flags;
         let readers: Vec<_> = (0..flags.readers).map(|seed| scope.spawn(move || read(flags, world, seed))).collect();
         let counts: Vec<_> = readers.into_iter().map(|each| each.join().expect("a reader does not panic")).collect();
+        let lost = moving.join().expect("a writer does not panic");
         world.is_over.store(true, Ordering::Relaxed);
         for writer in writers {
             writer.join().expect("a writer does not panic")?;
         }
-        counts.into_iter().collect::<anyhow::Result<Vec<Counts>>>()
+        anyhow::Ok((counts.into_iter().collect::<anyhow::Result<Vec<Counts>>>()?, lost?))
     })?;
     stable.ask(&unregistration(STABLE))?;
 
@@ -86,9 +95,12 @@ fn main() -> anyhow::Result<ExitCode> {
         world.turns.load(Ordering::Relaxed) / 4
     );
     let (torn, back, gone) = (sum(|counts| counts.torn), sum(|counts| counts.back), sum(|counts| counts.gone));
-    println!("violations: torn {torn}, back in time {back}, gone {gone}");
+    println!(
+        "violations: torn {torn}, back in time {back}, gone {gone}, lost {lost} of {} reconnects",
+        flags.reconnects
+    );
     counts.iter().flat_map(|counts| &counts.first).for_each(|first| println!("{first}"));
-    Ok(if torn + back + gone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if torn + back + gone + lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What the writers know.
@@ -126,6 +138,31 @@ fn come_and_go(client: &mut Client, world: &World, topics: usize) -> anyhow::Res
     client.ask(&unregistration(PASSING))?;
     world.turns.store(turn + 4, Ordering::SeqCst);
     Ok(())
+}
+
+/// Moves a broker to new connections. By turns the old one ends before the new registration, and after it. Says how often a
+/// route was lost after the registration was acknowledged.
+fn reconnect(addr: SocketAddr, reconnects: u64) -> anyhow::Result<u64> {
+    let mut client = Client::connect(addr)?;
+    let mut broker = Client::connect(addr)?;
+    let (registration, route) = (registration(MOVING, 2, 1), Query::route("consistency-moving-0"));
+    broker.ask(&registration)?;
+    let mut lost = 0;
+    for number in 0..reconnects {
+        let mut next = Client::connect(addr)?;
+        if number % 2 == 0 {
+            drop(broker);
+            next.ask(&registration)?;
+            broker = next;
+        } else {
+            next.ask(&registration)?;
+            drop(std::mem::replace(&mut broker, next));
+        }
+        for _ in 0..3 {
+            lost += u64::from(client.call(&route)?.0 != 0);
+        }
+    }
+    Ok(lost)
 }
 
 /// A registration of topics `BROKER-0`, `BROKER-1`, ..., in which everything has `number`.
