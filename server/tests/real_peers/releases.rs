@@ -7,7 +7,7 @@ use crate::broker::{Broker, Plan};
 use crate::cluster::answer;
 use crate::install::{self, required};
 use crate::mqadmin::Tool;
-use crate::process::Program;
+use crate::process::{Program, wait_until};
 use crate::support::process::Settings;
 use crate::target;
 
@@ -22,7 +22,10 @@ fn old_broker_and_clients() {
     let mut tool = Tool::start(&java);
     let broker = Broker::start(&old_java, Plan::master("broker-old", &addr));
     tool.wait_for_broker(server.addr(), &broker);
-    assert!(tool.run(server.addr(), "clusterList").contains("V4_9_7"));
+    // The tool asks the broker itself for its release, which may not answer yet.
+    wait_until("the broker tells its release", Duration::from_secs(30), || {
+        tool.run(server.addr(), "clusterList").contains("V4_9_7")
+    });
 
     tool.make_topic(server.addr(), "made", &[&broker]);
     for (class_path, topic) in [(&old_java, "old"), (&java, "new")] {
