@@ -203,7 +203,7 @@ impl Connection {
             0 => values_of(&answer.body, prefix).ok_or_else(|| invalid("the body is no JSON".into())),
             TOPIC_NOT_EXIST => Ok("none".into()),
             // No order of calls explains a refusal to answer: the original's 106 does that under writes.
-            code => Ok(format!("error {code}").into()),
+            code => Ok(format!("error {code}")),
         }
     }
 
