@@ -81,7 +81,7 @@ pub trait Publisher: Send + 'static {
 }
 
 /// How many topics one step of the sweep looks at: less than a millisecond, so that a command never waits longer for it.
-pub const SWEEP_TOPICS: usize = 4_096;
+pub const SWEEP_TOPICS: usize = 1_024;
 
 /// The one writer of a registry, the same for all strategies: applies a command to the tables, derives the change of
 /// the image, publishes it, and only then answers.
