@@ -110,6 +110,10 @@ fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, conseque
         let now = consequences.shared.clock.now();
         let mut next = Some(first);
         while let Some(job) = next {
+            #[cfg(feature = "fault-injection")]
+            if matches!(&job.command, Command::DeleteTopic { topic, .. } if **topic == *crate::service::POISON) {
+                panic!("injected in the writer");
+            }
             let applied = writer.apply(&job.command, now);
             batch.push((job, applied));
             let has_room = batch.len() < BATCH_MAX && began.elapsed() < BATCH_TIME_MAX;

@@ -5,6 +5,8 @@
 
 mod admin;
 mod broker;
+#[cfg(feature = "fault-injection")]
+mod faults;
 mod lists;
 mod register;
 mod route;
@@ -23,6 +25,9 @@ use crate::{
     limits::Limits,
     remoting::{Encoder, Request, RequestCode, ResponseCode, ResponseHeader},
 };
+
+#[cfg(feature = "fault-injection")]
+pub(crate) use faults::POISON;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -127,6 +132,10 @@ impl<R: Reader> Service<R> {
         if self.shared.phase.sends_away() && call.request.version > crate::remoting::codes::VERSION_5_3_1 {
             return self.error(call, out, ResponseCode::GoAway, "please go away");
         }
+        #[cfg(feature = "fault-injection")]
+        if let Some(handled) = self.injected(call, false) {
+            return handled;
+        }
         match RequestCode::from_wire(call.request.code) {
             Some(RequestCode::GetRouteInfoByTopic) => self.route(call, out),
             Some(RequestCode::BrokerHeartbeat) => self.heartbeat(call, out),
@@ -164,6 +173,10 @@ impl<R: Reader> Service<R> {
 
     /// Handles a request that [`handle`](Self::handle) has deferred, on the thread for it.
     pub(crate) fn handle_deferred(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+        #[cfg(feature = "fault-injection")]
+        if let Some(handled) = self.injected(call, true) {
+            return handled;
+        }
         match RequestCode::from_wire(call.request.code) {
             Some(RequestCode::RegisterBroker) => self.register(call, out),
             Some(RequestCode::RegisterTopicInNamesrv) => self.register_topic(call, out),
