@@ -2,7 +2,6 @@
 //! fault_injection`.
 #![cfg(all(feature = "all-backends", feature = "fault-injection"))]
 
-#[allow(dead_code, unused_imports, reason = "what other tests need of it")]
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
