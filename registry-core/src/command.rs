@@ -127,6 +127,8 @@ impl Applied {
 /// What the members of a group are told when its smallest broker id changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinIdChange {
+    /// Name of the group; not sent.
+    pub broker_name: Name,
     /// `minBrokerId`.
     pub min_broker_id: i64,
     /// `minBrokerAddr`.

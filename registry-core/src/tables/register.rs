@@ -333,7 +333,8 @@ impl Tables {
         ha_broker_addr: Option<crate::Name>,
         spare_min: bool,
     ) -> MinIdChange {
-        let members = self.groups.at(index).members();
+        let group = self.groups.at(index);
+        let members = group.members();
         let min = &members[0];
         let recipients = members
             .iter()
@@ -341,6 +342,7 @@ impl Tables {
             .map(|member| member.addr.clone())
             .collect();
         MinIdChange {
+            broker_name: group.name.clone(),
             min_broker_id: min.id,
             min_broker_addr: min.addr.clone(),
             offline_broker_addr,

@@ -121,6 +121,10 @@ impl Tables {
     /// longer written to; and the others learn of a new smallest id.
     fn settle_group(&mut self, index: u32, min_left: Option<Name>, applied: &mut Applied) {
         let group = self.groups.at_mut(index);
+        // Of several members that leave together the last is told of, and nobody of a group that is gone.
+        if group.min_id().is_none() || min_left.is_some() {
+            applied.min_id_changes.retain(|change| change.broker_name != group.name);
+        }
         let Some(min_id) = group.min_id() else {
             self.bury_group(index);
             return;

@@ -162,6 +162,7 @@ impl Model {
         if r.broker_id < former_min {
             let others = group.members.iter().filter(|(id, _)| group.members.len() == 1 || **id != min_id);
             applied.min_id_changes.push(MinIdChange {
+                broker_name: r.broker_name.clone(),
                 min_broker_id: min_id,
                 min_broker_addr: group.members[&min_id].addr.clone(),
                 offline_broker_addr: None,
@@ -264,6 +265,9 @@ impl Model {
 
     fn settle(&mut self, name: &Name, min_left: Option<Name>, applied: &mut Applied) {
         let group = &self.groups[name];
+        if group.members.is_empty() || min_left.is_some() {
+            applied.min_id_changes.retain(|change| change.broker_name != *name);
+        }
         if group.members.is_empty() {
             self.groups.remove(name);
             for names in self.clusters.values_mut() {
@@ -281,6 +285,7 @@ impl Model {
         let min_id = group.min_id();
         if let Some(left) = min_left {
             applied.min_id_changes.push(MinIdChange {
+                broker_name: name.clone(),
                 min_broker_id: min_id,
                 min_broker_addr: group.members[&min_id].addr.clone(),
                 offline_broker_addr: Some(left),

@@ -5,6 +5,7 @@ use crate::{MinIdChange, Registry};
 
 fn change(id: i64, addr: &str, offline: Option<&str>, ha: Option<&str>, recipients: &[&str]) -> MinIdChange {
     MinIdChange {
+        broker_name: "b0".into(),
         min_broker_id: id,
         min_broker_addr: addr.into(),
         offline_broker_addr: offline.map(Into::into),
@@ -117,26 +118,30 @@ pub fn what_is_never_rewritten<R: Registry>() {
 /// A farewell that quotes the smallest id tells the others, even of an address that nobody knows; another id does not.
 pub fn who_is_told_of_a_farewell<R: Registry>() {
     let mut f = Fixture::<R>::new();
-    f.register(&Broker::new("b", 0, "a0").acting(true));
-    f.register(&Broker::new("b", 1, "a1").acting(true));
-    f.register(&Broker::new("b", 2, "a2").acting(true));
-    let unknown = f.unregister(&Broker::new("b", 0, "nowhere"));
+    f.register(&Broker::new("b0", 0, "a0").acting(true));
+    f.register(&Broker::new("b0", 1, "a1").acting(true));
+    f.register(&Broker::new("b0", 2, "a2").acting(true));
+    let unknown = f.unregister(&Broker::new("b0", 0, "nowhere"));
     assert_eq!(unknown.brokers_removed, 0);
     assert_eq!(unknown.min_id_changes, [change(0, "a0", Some("nowhere"), None, &["a0", "a1", "a2"])]);
-    assert_eq!(f.unregister(&Broker::new("b", 2, "a2")).min_id_changes, [], "not the smallest");
-    f.unregister(&Broker::new("b", 0, "a0"));
-    f.add("b");
-    f.unregister(&Broker::new("b", 7, "nowhere"));
-    assert_eq!(f.acting_route("t1"), "b{0=a1} / b:4:8:8", "a group without master that is named loses its permission");
-    assert_eq!(f.unregister(&Broker::new("b", 1, "a1")).min_id_changes, [], "nobody is left to be told");
+    assert_eq!(f.unregister(&Broker::new("b0", 2, "a2")).min_id_changes, [], "not the smallest");
+    f.unregister(&Broker::new("b0", 0, "a0"));
+    f.add("b0");
+    f.unregister(&Broker::new("b0", 7, "nowhere"));
+    assert_eq!(
+        f.acting_route("t1"),
+        "b0{0=a1} / b0:4:8:8",
+        "a group without master that is named loses its permission"
+    );
+    assert_eq!(f.unregister(&Broker::new("b0", 1, "a1")).min_id_changes, [], "nobody is left to be told");
 }
 
 /// On registration the others are told whether or not they act; a group of one tells itself, the first of a group nobody.
 pub fn who_is_told_of_a_registration<R: Registry>() {
     let mut f = Fixture::<R>::new();
-    assert_eq!(f.register_and_tell(&Broker::new("b", 1, "a1")), []);
-    let alone = f.register_and_tell(&Broker::new("b", 0, "a1").version(2));
+    assert_eq!(f.register_and_tell(&Broker::new("b0", 1, "a1")), []);
+    let alone = f.register_and_tell(&Broker::new("b0", 0, "a1").version(2));
     assert_eq!(alone, [change(0, "a1", None, Some("ha-a1"), &["a1"])]);
-    assert_eq!(f.register_and_tell(&Broker::new("b", 5, "a5")), []);
-    assert_eq!(f.register_and_tell(&Broker::new("b", 0, "a1").version(3)), []);
+    assert_eq!(f.register_and_tell(&Broker::new("b0", 5, "a5")), []);
+    assert_eq!(f.register_and_tell(&Broker::new("b0", 0, "a1").version(3)), []);
 }
