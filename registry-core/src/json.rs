@@ -38,20 +38,44 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends an integer in decimal.
+/// Appends an integer in decimal, without the formatting machinery: this runs several times for every answer.
 pub fn write_int(out: &mut Vec<u8>, value: i64) {
-    use std::io::Write;
-    write!(out, "{value}").expect("writing to a Vec never fails");
+    // Nineteen digits are the most that an i64 has.
+    let mut digits = [0; 19];
+    let mut rest = value.unsigned_abs();
+    let mut start = digits.len();
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        start -= 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[start..]);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::write_string;
+    use super::{write_int, write_string};
 
     #[test]
     fn escapes_what_fastjson2_escapes() {
         let mut out = Vec::new();
         write_string(&mut out, "a\"b\\c\u{8}\u{c}\n\r\t\u{1}\u{1f}\u{7f}/<é\u{2028}😀");
         assert_eq!(String::from_utf8(out).unwrap(), "\"a\\\"b\\\\c\\b\\f\\n\\r\\t\\u0001\\u001f\u{7f}/<é\u{2028}😀\"");
+    }
+
+    #[test]
+    fn integers_are_written_as_they_are_formatted() {
+        let edges = [0, 9, 10, 99, 100, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, i64::MIN];
+        for value in edges.into_iter().flat_map(|edge| [edge, edge.wrapping_add(1), edge.wrapping_neg()]) {
+            let mut out = Vec::new();
+            write_int(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
     }
 }

@@ -95,7 +95,7 @@ impl Encoder {
         const { assert!(VERSION == 513, "the template says so too") };
         let start = out.len();
         out.extend_from_slice(b"\0\0\0\0\0\0\0\0{\"code\":0,\"flag\":1,\"language\":\"JAVA\",\"opaque\":");
-        write_i32(out, opaque);
+        json::write_int(out, i64::from(opaque));
         out.extend_from_slice(b",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}");
         self.end_header(out, start, opaque, FLAG_RESPONSE)
     }
@@ -167,7 +167,7 @@ impl Header<'_> {
     /// Keys in alphabetical order, as the original writes them.
     fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"code\":");
-        write_i32(out, self.code);
+        json::write_int(out, i64::from(self.code));
         if let Some(ext) = self.ext {
             out.extend_from_slice(b",\"extFields\":{");
             for (index, (key, value)) in ext.iter().enumerate() {
@@ -181,15 +181,15 @@ impl Header<'_> {
             out.push(b'}');
         }
         out.extend_from_slice(b",\"flag\":");
-        write_i32(out, self.flag);
+        json::write_int(out, i64::from(self.flag));
         out.extend_from_slice(b",\"language\":\"JAVA\",\"opaque\":");
-        write_i32(out, self.opaque);
+        json::write_int(out, i64::from(self.opaque));
         if let Some(remark) = self.remark {
             out.extend_from_slice(b",\"remark\":");
             json::write_string(out, remark);
         }
         out.extend_from_slice(b",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":");
-        write_i32(out, VERSION);
+        json::write_int(out, i64::from(VERSION));
         out.push(b'}');
     }
 
@@ -232,25 +232,6 @@ fn patch(out: &mut [u8], at: usize, length: usize) {
     if let Some(word) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<LENGTH_BYTES>()) {
         *word = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     }
-}
-
-/// As `registry_core::json::write_int`, without the formatting machinery: this runs for every answer.
-fn write_i32(out: &mut Vec<u8>, number: i32) {
-    let mut digits = [0; 11];
-    let mut rest = number.unsigned_abs();
-    let mut length = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        length += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    if number < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(digits.get(digits.len() - length..).unwrap_or_default());
 }
 
 const LENGTH_BYTES: usize = 4;
