@@ -29,39 +29,18 @@
 
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
-use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View, mutant};
+use registry_core::{Change, Publisher, Reader, Registry, Stale, mutant};
 
-use crate::sync::{Mutex, Tracked};
-
-/// One copy of the state.
-#[derive(Clone)]
-pub struct LeftRightState {
-    root: Arc<Root>,
-    topics: HashMap<Name, Entry, RandomState>,
-}
-
-impl View for LeftRightState {
-    fn root(&self) -> &Root {
-        &self.root
-    }
-
-    fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
-        Ok(f(self.topics.get(topic)))
-    }
-
-    fn for_each_topic(&self, mut f: impl FnMut(&str, &Entry)) -> Result<(), Stale> {
-        self.topics.iter().for_each(|(name, entry)| f(name, entry));
-        Ok(())
-    }
-}
+use crate::{
+    state::State,
+    sync::{Mutex, Tracked},
+};
 
 /// Both copies come to equal states: a change says everything, and nothing else is looked at.
-impl Absorb<Change> for Tracked<LeftRightState> {
+impl Absorb<Change> for Tracked<State> {
     fn absorb_first(&mut self, change: &mut Change, _: &Self) {
-        self.get_mut().apply(change.clone());
+        apply(self.get_mut(), change.clone());
     }
 
     fn absorb_second(&mut self, mut change: Change, _: &Self) {
@@ -71,7 +50,7 @@ impl Absorb<Change> for Tracked<LeftRightState> {
         if mutant::is("left_right.second_half_lost") {
             change.topics.truncate(change.topics.len() / 2);
         }
-        self.get_mut().apply(change);
+        apply(self.get_mut(), change);
     }
 
     fn sync_with(&mut self, first: &Self) {
@@ -79,27 +58,21 @@ impl Absorb<Change> for Tracked<LeftRightState> {
     }
 }
 
-impl LeftRightState {
-    fn empty() -> Self {
-        Self { root: Arc::clone(Image::empty().root()), topics: HashMap::default() }
-    }
-
-    fn apply(&mut self, change: Change) {
-        self.root = change.root;
-        for (name, entry) in change.topics {
-            match entry {
-                Some(entry) => drop(self.topics.insert(name, entry)),
-                None => drop(self.topics.remove(&name)),
-            }
+fn apply(state: &mut State, change: Change) {
+    state.root = change.root;
+    for (name, entry) in change.topics {
+        match entry {
+            Some(entry) => drop(state.topics.insert(name, entry)),
+            None => drop(state.topics.remove(&name)),
         }
     }
 }
 
-type Writer = WriteHandle<Tracked<LeftRightState>, Change>;
+type Writer = WriteHandle<Tracked<State>, Change>;
 
 /// The registry in two copies. See the [module](self).
 pub struct LeftRightRegistry {
-    readers: ReadHandleFactory<Tracked<LeftRightState>>,
+    readers: ReadHandleFactory<Tracked<State>>,
     /// The writing half of a publisher that is gone: while it exists, readers can read.
     abandoned: Mutex<Option<Writer>>,
 }
@@ -110,7 +83,7 @@ impl Registry for LeftRightRegistry {
     type Publisher = LeftRightPublisher;
 
     fn new() -> (Arc<Self>, LeftRightPublisher) {
-        let (mut writer, reader) = left_right::new_from_empty(Tracked::new(LeftRightState::empty()));
+        let (mut writer, reader) = left_right::new_from_empty(Tracked::new(State::empty()));
         // Readers can enter from the first publication on.
         writer.publish();
         let registry = Arc::new(Self { readers: reader.factory(), abandoned: Mutex::new(None) });
@@ -124,15 +97,15 @@ impl Registry for LeftRightRegistry {
 
 /// Reads the copy that is the readers' when it enters.
 pub struct LeftRightReader {
-    handle: ReadHandle<Tracked<LeftRightState>>,
+    handle: ReadHandle<Tracked<State>>,
     /// Keeps the writing half, which may be in there.
     _registry: Arc<LeftRightRegistry>,
 }
 
 impl Reader for LeftRightReader {
-    type View<'a> = LeftRightState;
+    type View<'a> = State;
 
-    fn read<R>(&mut self, mut query: impl FnMut(&LeftRightState) -> Result<R, Stale>) -> R {
+    fn read<R>(&mut self, mut query: impl FnMut(&State) -> Result<R, Stale>) -> R {
         let Some(state) = self.handle.enter() else {
             unreachable!("the writing half is with the publisher or with the registry, and both outlive this reader");
         };
@@ -174,4 +147,4 @@ impl Drop for LeftRightPublisher {
     }
 }
 
-opaque_debug!(LeftRightState, LeftRightRegistry, LeftRightReader, LeftRightPublisher);
+opaque_debug!(LeftRightRegistry, LeftRightReader, LeftRightPublisher);

@@ -57,6 +57,8 @@ pub mod left_right;
 pub mod rwlock;
 #[cfg(any(feature = "baselines", feature = "cached", feature = "epoch"))]
 mod snapshot;
+#[cfg(any(feature = "left-right", feature = "rwlock"))]
+mod state;
 
 #[cfg(feature = "cached")]
 pub use cached::CachedRegistry;
@@ -70,3 +72,5 @@ pub use left_right::LeftRightRegistry;
 pub use rwlock::RwLockRegistry;
 #[cfg(any(feature = "baselines", feature = "cached", feature = "epoch"))]
 pub use snapshot::Snapshot;
+#[cfg(any(feature = "left-right", feature = "rwlock"))]
+pub use state::State;

@@ -25,18 +25,12 @@
 
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View, mutant};
+use registry_core::{Change, Entry, Name, Publisher, Reader, Registry, Stale, mutant};
 
-use crate::sync::{Padded, RwLock};
-
-type Topics = HashMap<Name, Entry, RandomState>;
-
-struct State {
-    root: Arc<Root>,
-    topics: Topics,
-}
+use crate::{
+    state::State,
+    sync::{Padded, RwLock},
+};
 
 /// The registry behind one read-write lock. See the [module](self).
 pub struct RwLockRegistry {
@@ -50,8 +44,7 @@ impl Registry for RwLockRegistry {
     type Publisher = RwLockPublisher;
 
     fn new() -> (Arc<Self>, RwLockPublisher) {
-        let state = State { root: Arc::clone(Image::empty().root()), topics: Topics::default() };
-        let registry = Arc::new(Self { state: Padded(RwLock::new(state)) });
+        let registry = Arc::new(Self { state: Padded(RwLock::new(State::empty())) });
         (Arc::clone(&registry), RwLockPublisher { registry })
     }
 
@@ -66,34 +59,14 @@ pub struct RwLockReader {
 }
 
 impl Reader for RwLockReader {
-    type View<'a> = RwLockView<'a>;
+    type View<'a> = State;
 
-    fn read<R>(&mut self, mut query: impl FnMut(&RwLockView<'_>) -> Result<R, Stale>) -> R {
+    fn read<R>(&mut self, mut query: impl FnMut(&State) -> Result<R, Stale>) -> R {
         let state = self.registry.state.0.read();
-        match query(&RwLockView { state: &state }) {
+        match query(&state) {
             Ok(result) => result,
             Err(stale) => unreachable!("a view under the lock never fails: {stale:?}"),
         }
-    }
-}
-
-/// The state under the shared lock.
-pub struct RwLockView<'a> {
-    state: &'a State,
-}
-
-impl View for RwLockView<'_> {
-    fn root(&self) -> &Root {
-        &self.state.root
-    }
-
-    fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
-        Ok(f(self.state.topics.get(topic)))
-    }
-
-    fn for_each_topic(&self, mut f: impl FnMut(&str, &Entry)) -> Result<(), Stale> {
-        self.state.topics.iter().for_each(|(name, entry)| f(name, entry));
-        Ok(())
     }
 }
 
@@ -136,4 +109,4 @@ impl Publisher for RwLockPublisher {
     }
 }
 
-opaque_debug!(RwLockRegistry, RwLockReader, RwLockView<'_>, RwLockPublisher);
+opaque_debug!(RwLockRegistry, RwLockReader, RwLockPublisher);

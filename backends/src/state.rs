@@ -1,0 +1,37 @@
+//! A state of the registry that is changed in place, for the strategies that guard one or keep two.
+
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use registry_core::{Entry, Image, Name, Root, Stale, View};
+
+/// The root and the topics. While somebody can look at it, nobody changes it.
+#[derive(Clone)]
+pub struct State {
+    pub(crate) root: Arc<Root>,
+    pub(crate) topics: HashMap<Name, Entry, RandomState>,
+}
+
+impl State {
+    pub(crate) fn empty() -> Self {
+        Self { root: Arc::clone(Image::empty().root()), topics: HashMap::default() }
+    }
+}
+
+impl View for State {
+    fn root(&self) -> &Root {
+        &self.root
+    }
+
+    fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
+        Ok(f(self.topics.get(topic)))
+    }
+
+    fn for_each_topic(&self, mut f: impl FnMut(&str, &Entry)) -> Result<(), Stale> {
+        self.topics.iter().for_each(|(name, entry)| f(name, entry));
+        Ok(())
+    }
+}
+
+opaque_debug!(State);
