@@ -9,3 +9,4 @@ pub mod cluster;
 pub mod load;
 pub mod official;
 pub mod process;
+pub mod results;
