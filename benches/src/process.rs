@@ -72,6 +72,11 @@ impl Server {
         self.start
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU time that the process has used so far; see [`cpu_of`].
     ///
     /// # Errors
