@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     counters::Kind,
-    remoting::{Decoded, FrameDecoder, FrameError, HeaderError, Request, RequestCode},
+    remoting::{Decoded, FrameDecoder, FrameError, HeaderError, RequestCode, RequestDecoder},
     service::{Answer, Call, Handled, Queue},
 };
 
@@ -145,6 +145,7 @@ pub(super) struct Connection<R: Registry> {
     source: Option<SocketAddr>,
     stream: TcpStream,
     decoder: FrameDecoder,
+    headers: RequestDecoder,
     input: BytesMut,
     output: Vec<u8>,
     /// Whether a broker may depend on this connection.
@@ -167,6 +168,7 @@ impl<R: Registry> Connection<R> {
             source: None,
             stream,
             decoder: FrameDecoder::new(),
+            headers: RequestDecoder::new(),
             input: BytesMut::new(),
             output: Vec::new(),
             has_registered: false,
@@ -226,7 +228,7 @@ impl<R: Registry> Connection<R> {
 
     /// Serves the frame that begins at `at`; `None` when it is not whole.
     fn serve_frame(&mut self, at: usize) -> Result<Option<Step>, End> {
-        let Self { worker, decoder, input, output, .. } = self;
+        let Self { worker, decoder, headers, input, output, .. } = self;
         let frame = match decoder.decode(&input[at..], &worker.shared.limits)? {
             Decoded::Incomplete => return Ok(None),
             Decoded::Proxy(header) => {
@@ -236,7 +238,7 @@ impl<R: Registry> Connection<R> {
             Decoded::Frame(frame) => frame,
         };
         let consumed = frame.consumed;
-        let request = Request::decode(&frame, &worker.shared.limits)?;
+        let request = headers.decode(&frame, &worker.shared.limits)?;
         if request.is_response() {
             // We have asked nothing over this connection.
             return Ok(Some(Step::Done { consumed }));
