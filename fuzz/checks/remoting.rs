@@ -3,7 +3,8 @@
 
 use server::limits::Limits;
 use server::remoting::{
-    Decoded, Encoder, Frame, FrameDecoder, FrameError, ProxyHeader, Request, RequestDecoder, RequestHeader, SerializeType,
+    Decoded, Encoder, Frame, FrameDecoder, FrameError, ProxyHeader, Request, RequestDecoder, RequestHeader,
+    SerializeType,
 };
 
 /// The bytes of a connection: the same comes out however they are split, and no header of it makes the codec panic.

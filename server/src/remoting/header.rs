@@ -102,7 +102,9 @@ impl<'a> Request<'a> {
         // Filled in place: the arguments make this too large a value to be handed around.
         let mut request = Self::default();
         match frame.serialize_type {
-            SerializeType::Json => drop(json_header::decode(frame.header, &mut request, limits)?),
+            SerializeType::Json => {
+                json_header::decode(frame.header, &mut request, limits)?;
+            }
             SerializeType::RocketMq => binary_header::decode(frame.header, &mut request, limits)?,
         }
         Ok(request)
