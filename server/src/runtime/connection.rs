@@ -36,7 +36,7 @@ const READ_BYTES: usize = 4_096;
 const READ_BYTES_MAX: usize = 1 << 20;
 /// Answers are sent when they exceed this, even if there are more frames to answer.
 const ANSWER_BYTES: usize = 256 << 10;
-/// A buffer for answers that has grown beyond this is not kept.
+/// A buffer that has grown beyond this is not kept: answers to a hundred route queries.
 const KEPT_BYTES_MAX: usize = 512 << 10;
 /// Frames up to this size are copied out of the buffer when another thread needs them; larger ones take it with them.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -52,8 +52,14 @@ pub(super) struct Link {
     pub(super) reading: Cell<Option<(u64, usize)>>,
     /// Since when a write makes no progress.
     pub(super) writing: Cell<Option<u64>>,
-    /// Whether the buffers of an idle connection are to be given back.
-    pub(super) trim: Cell<bool>,
+}
+
+/// The buffers that a worker lends to the connection that has something to do: a connection without a byte under way has
+/// none, and those that work one after the other find the same ones, still in the near caches.
+#[derive(Default)]
+pub(super) struct Spare {
+    input: Cell<BytesMut>,
+    output: Cell<Vec<u8>>,
 }
 
 /// What is to become of a connection.
@@ -73,7 +79,6 @@ impl Link {
             heard: Cell::new(now),
             reading: Cell::default(),
             writing: Cell::default(),
-            trim: Cell::default(),
         }
     }
 
@@ -146,7 +151,9 @@ pub(super) struct Connection<R: Registry> {
     stream: TcpStream,
     decoder: FrameDecoder,
     headers: RequestDecoder,
+    /// What has been read and not served; [`Spare`] when it is empty.
     input: BytesMut,
+    /// What has been answered and not sent; [`Spare`] when it is empty.
     output: Vec<u8>,
     /// Whether a broker may depend on this connection.
     has_registered: bool,
@@ -221,9 +228,19 @@ impl<R: Registry> Connection<R> {
                 self.flush().await?;
             }
         }
-        self.input.advance(at);
+        self.drop_input(at);
         self.note_incomplete();
         self.flush().await
+    }
+
+    /// Forgets so many bytes at the start of the input.
+    fn drop_input(&mut self, count: usize) {
+        if count == self.input.len() {
+            // Unlike `advance`, this leaves all room at its end.
+            self.input.clear();
+        } else {
+            self.input.advance(count);
+        }
     }
 
     /// Serves the frame that begins at `at`; `None` when it is not whole.
@@ -325,6 +342,7 @@ impl<R: Registry> Connection<R> {
             if let Fate::Closed(reason) = link.fate.get() {
                 return Poll::Ready(Err(End::Closed(reason)));
             }
+            worker.spare.lend(input, output);
             if input.capacity() - input.len() < READ_BYTES / 2 {
                 input.reserve(input.len().clamp(READ_BYTES, READ_BYTES_MAX));
             }
@@ -333,10 +351,7 @@ impl<R: Registry> Connection<R> {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
                 Poll::Pending if link.fate.get() == Fate::Draining => Poll::Ready(Err(End::Drained)),
                 Poll::Pending => {
-                    if link.trim.take() && input.is_empty() {
-                        *input = BytesMut::new();
-                        *output = Vec::new();
-                    }
+                    worker.spare.take_back(input, output);
                     link.wait(context)
                 }
             }
@@ -371,10 +386,34 @@ impl<R: Registry> Connection<R> {
             link.heard.set(worker.now.get());
         }
         output.clear();
-        if output.capacity() > KEPT_BYTES_MAX {
-            *output = Vec::new();
-        }
         Ok(())
+    }
+}
+
+impl Spare {
+    fn lend(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        if input.capacity() == 0 {
+            *input = self.input.take();
+        }
+        if output.capacity() == 0 {
+            *output = self.output.take();
+        }
+    }
+
+    /// Takes what a connection that waits does not need.
+    fn take_back(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        if input.is_empty() {
+            let input = std::mem::take(input);
+            if (1..=KEPT_BYTES_MAX).contains(&input.capacity()) {
+                self.input.set(input);
+            }
+        }
+        if output.is_empty() {
+            let output = std::mem::take(output);
+            if (1..=KEPT_BYTES_MAX).contains(&output.capacity()) {
+                self.output.set(output);
+            }
+        }
     }
 }
 
