@@ -15,6 +15,7 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use registry_core::{Command, ConnectionId, Registry};
+use rustix::io::ioctl_fionread;
 use tokio::{io::AsyncWrite, net::TcpStream};
 use tokio_util::io::poll_read_buf;
 use tracing::debug;
@@ -349,7 +350,10 @@ impl<R: Registry> Connection<R> {
             match poll_read_buf(Pin::new(&mut *stream), context, input) {
                 Poll::Ready(Ok(read)) => Poll::Ready(Ok(read)),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
-                Poll::Pending if link.fate.get() == Fate::Draining => Poll::Ready(Err(End::Drained)),
+                // What the peer has sent may be there before the poller has told.
+                Poll::Pending if link.fate.get() == Fate::Draining && ioctl_fionread(&*stream).unwrap_or(0) == 0 => {
+                    Poll::Ready(Err(End::Drained))
+                }
                 Poll::Pending => {
                     worker.spare.take_back(input, output);
                     link.wait(context)
