@@ -51,7 +51,11 @@ impl Broker {
                  \"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"{topic}\",\"topicSysFlag\":0,\"writeQueueNums\":8}}"
             );
         }
-        body.push_str("}}}");
+        // No queue is mapped: brokers of 5.x say so, and some servers want to hear it.
+        body.push_str(
+            "},\"mappingDataVersion\":{\"counter\":0,\"stateVersion\":0,\"timestamp\":1700000000000},\
+             \"topicQueueMappingDetailMap\":{},\"topicQueueMappingInfoMap\":{}}}",
+        );
         // The checksum has no sign bit (`UtilAll.crc32`).
         let crc = crc32fast::hash(body.as_bytes()) & 0x7fff_ffff;
         let fields = [

@@ -7,6 +7,7 @@
 pub mod client;
 pub mod cluster;
 pub mod load;
-pub mod official;
+pub mod parts;
+pub mod peers;
 pub mod process;
 pub mod results;

@@ -3,7 +3,7 @@
 //! Whoever measures appends [`Sample`]s, whoever shows them looks for them by measure, subject and conditions. Medians and
 //! ratios are made when they are shown, so the file holds every round.
 
-use std::{collections::BTreeMap, fs, io::Write as _, path::Path};
+use std::{collections::BTreeMap, fmt::Display, fs, io::Write as _, path::Path};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -174,6 +174,18 @@ impl Results {
         serde_json::from_slice(&text).with_context(|| file.display().to_string())
     }
 
+    /// Appends the value of one more round to the sample with exactly these conditions.
+    pub fn record(&mut self, measure: Measure, subject: impl Display, at: &[(&str, f64)], value: f64) {
+        let one = Sample::new(measure, subject.to_string(), at, vec![value]);
+        let same = |sample: &&mut Sample| {
+            sample.measure == one.measure && sample.subject == one.subject && sample.at == one.at
+        };
+        match self.samples.iter_mut().find(same) {
+            Some(sample) => sample.rounds.push(value),
+            None => self.samples.push(one),
+        }
+    }
+
     /// The samples of a measure that have these conditions, and maybe more.
     pub fn find<'r>(&'r self, measure: Measure, at: &'r [(&'r str, f64)]) -> impl Iterator<Item = &'r Sample> {
         self.samples.iter().filter(move |sample| sample.measure == measure && sample.has(at))
@@ -238,6 +250,17 @@ mod tests {
         assert!(loaded.is_quick && !loaded.is_complete);
         assert_eq!(loaded.of("rwlock", Measure::QueryRate, &at[..1]).unwrap().median(), Some(2.0));
         assert!(loaded.of("rwlock", Measure::QueryRate, &[("in_flight", 1.0)]).is_none());
+    }
+
+    #[test]
+    fn rounds_of_the_same_conditions_are_one_sample() {
+        let mut results = Results::default();
+        for (in_flight, value) in [(1.0, 10.0), (4.0, 20.0), (1.0, 11.0)] {
+            results.record(Measure::QueryRate, "epoch", &[("in_flight", in_flight)], value);
+        }
+        results.record(Measure::QueryRate, "cached", &[("in_flight", 1.0)], 12.0);
+        let rounds: Vec<_> = results.samples.iter().map(|sample| sample.rounds.clone()).collect();
+        assert_eq!(rounds, [vec![10.0, 11.0], vec![20.0], vec![12.0]]);
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! What the report measures over TCP, part by part.
+//!
+//! A part starts the servers that it compares, loads them by turns, and appends what it has seen to the [`Results`]. A
+//! subject that fails is left out of the rest of the part and named as missing; a part that fails is named in its stead.
+
+mod avalanche;
+mod connections;
+mod gone;
+mod growth;
+mod lab;
+mod large;
+mod lists;
+mod lookups;
+mod machine;
+mod progress;
+mod queries;
+mod registration;
+mod start;
+mod storm;
+mod turns;
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+pub use self::{
+    lab::{BACKENDS, Lab, Wishes},
+    machine::{load_average, machine},
+    progress::Progress,
+};
+use crate::{
+    process,
+    results::{Missing, Results},
+};
+
+/// A part of the report.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is about.
+    pub what: &'static str,
+    /// What a quick run spends on it.
+    pub quick: Effort,
+    /// What a full run spends on it.
+    pub full: Effort,
+    /// Measures it.
+    pub measure: fn(&Lab, Effort, &mut Results) -> anyhow::Result<()>,
+}
+
+/// How much of a run a part takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Rounds, in each of which every subject has its turn.
+    pub rounds: usize,
+    /// How long one load of one subject lasts.
+    pub load: Duration,
+    /// Whether other name servers take part: the Java one alone needs seconds to start and to warm up.
+    pub with_peers: bool,
+    /// About how many seconds all of it takes, on two cores with all strategies and peers. It is what the progress bar
+    /// believes.
+    pub seconds: u64,
+}
+
+const fn effort(rounds: usize, load_ms: u64, with_peers: bool, seconds: u64) -> Effort {
+    Effort { rounds, load: Duration::from_millis(load_ms), with_peers, seconds }
+}
+
+/// Every part in the order of the run: the budget of a run is the sum of the last column. Without building, a quick run
+/// has to end in three minutes and a full one in thirty, and what is measured in process has its share of them.
+#[rustfmt::skip]
+pub const PARTS: &[Part] = &[
+    //                                                            rounds, ms of a load, peers, seconds
+    Part { name: "start", what: "start and idle memory",
+        quick: effort(3, 0, true, 13), full: effort(20, 0, true, 30), measure: start::measure },
+    Part { name: "queries", what: "route queries, closed and open loop",
+        quick: effort(3, 150, true, 22), full: effort(5, 1_500, true, 230), measure: queries::measure },
+    Part { name: "storm", what: "route queries while brokers register all of their topics anew",
+        quick: effort(1, 600, true, 16), full: effort(5, 2_000, true, 130), measure: storm::measure },
+    Part { name: "registration", what: "CPU time of registrations",
+        quick: effort(2, 0, false, 4), full: effort(5, 0, true, 40), measure: registration::measure },
+    Part { name: "large", what: "100,000 topics on 4 brokers: memory, wipe, death",
+        quick: effort(1, 500, false, 22), full: effort(5, 1_000, true, 170), measure: large::measure },
+    Part { name: "avalanche", what: "300 brokers register in the same second",
+        quick: effort(1, 0, false, 18), full: effort(3, 0, true, 110), measure: avalanche::measure },
+    Part { name: "lists", what: "lists of 200,000 topics",
+        quick: effort(1, 500, false, 9), full: effort(5, 1_000, true, 75), measure: lists::measure },
+    Part { name: "connections", what: "memory of idle connections",
+        quick: effort(1, 0, false, 10), full: effort(1, 0, true, 75), measure: connections::measure },
+    Part { name: "growth", what: "how costs grow with topics, connections and brokers",
+        quick: effort(1, 150, false, 16), full: effort(5, 700, false, 110), measure: growth::measure },
+    Part { name: "gone", what: "brokers that leave and return",
+        quick: effort(1, 0, false, 12), full: effort(5, 0, true, 60), measure: gone::measure },
+];
+
+/// Measures one part. When it fails, that is noted and the run can go on.
+///
+/// # Errors
+/// When the run is interrupted: what the part has measured so far is kept.
+pub fn run(lab: &Lab, part: &Part, results: &mut Results) -> anyhow::Result<()> {
+    let effort = if lab.is_quick { part.quick } else { part.full };
+    if let Err(error) = (part.measure)(lab, effort, results) {
+        ensure!(!process::are_ended(), "interrupted");
+        lab.progress.say(format_args!("{} failed: {error:#}", part.name));
+        results.missing.push(Missing { subject: part.name.to_owned(), reason: format!("{error:#}") });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budgets_leave_time_for_what_is_measured_in_process() {
+        let sum = |of: fn(&Part) -> Effort| PARTS.iter().map(|part| of(part).seconds).sum::<u64>();
+        let (quick, full) = (sum(|part| part.quick), sum(|part| part.full));
+        assert!(quick <= 145 && full <= 18 * 60, "{quick} s, {full} s");
+    }
+
+    #[test]
+    fn a_part_that_fails_is_named_and_the_run_goes_on() {
+        let part = Part { measure: |_, _, _| anyhow::bail!("no ports left"), ..PARTS[0] };
+        let mut results = Results::default();
+        run(&Lab::for_tests(), &part, &mut results).unwrap();
+        let missing = Missing { subject: "start".into(), reason: "no ports left".into() };
+        assert_eq!(results.missing, [missing]);
+    }
+}
