@@ -6,7 +6,9 @@
 
 pub mod client;
 pub mod cluster;
+pub mod faults;
 pub mod load;
 pub mod official;
 pub mod process;
 pub mod results;
+pub mod storm;
