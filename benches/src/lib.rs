@@ -6,8 +6,10 @@
 
 pub mod client;
 pub mod cluster;
+pub mod faults;
 pub mod load;
 pub mod parts;
 pub mod peers;
 pub mod process;
 pub mod results;
+pub mod storm;

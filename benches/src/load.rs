@@ -170,10 +170,14 @@ const WAIT: Duration = Duration::from_secs(1);
 /// The sender sleeps at least that long: requests that are due meanwhile are sent together.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
 
+/// An empty histogram of nanoseconds, with three digits.
+pub(crate) fn latency_histogram() -> anyhow::Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)?)
+}
+
 impl Report {
     fn new() -> anyhow::Result<Self> {
-        let latencies = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)?;
-        Ok(Self { answers: 0, elapsed: Duration::ZERO, latencies, sent_late_max: 0 })
+        Ok(Self { answers: 0, elapsed: Duration::ZERO, latencies: latency_histogram()?, sent_late_max: 0 })
     }
 
     fn record(&mut self, latency: Duration) {
