@@ -143,6 +143,19 @@ pub fn are_ended() -> bool {
     children().are_ended
 }
 
+/// Sleeps, unless [`end_all`] is called.
+///
+/// # Errors
+/// When it is.
+pub fn sleep(duration: Duration) -> anyhow::Result<()> {
+    let start = Instant::now();
+    while let Some(left) = duration.checked_sub(start.elapsed()) {
+        ensure!(!are_ended(), "interrupted");
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    Ok(())
+}
+
 /// Runs a command to its end: what it has printed, when it succeeds.
 ///
 /// # Errors
@@ -223,9 +236,8 @@ impl CpuTime {
     /// What was used since then: the exact times of the threads, but for what went with threads that have ended, which
     /// the coarse time shows.
     pub fn since(&self, before: &Self) -> Duration {
-        let of_thread = |(id, used): (&u32, &Duration)| {
-            used.saturating_sub(before.threads.get(id).copied().unwrap_or_default())
-        };
+        let of_thread =
+            |(id, used): (&u32, &Duration)| used.saturating_sub(before.threads.get(id).copied().unwrap_or_default());
         let exact: Duration = self.threads.iter().map(of_thread).sum();
         let coarse = self.ticks.saturating_sub(before.ticks);
         if coarse > exact + COARSE_ERROR { coarse } else { exact }

@@ -21,7 +21,7 @@ use crate::{
     client::{Client, Query},
     cluster::{Broker, Registered, topic_names},
     load::Question,
-    process::Server,
+    process::{self, Server},
     results::{Measure, Results},
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
         let mut turns = Turns::prepare(lab, "avalanche", subjects, results, |subject| Slope::new(lab, subject))?;
         turns.round(round, results, |subject, slope, results| slope.slide(subject, results))?;
         lab.progress.step("avalanche: waiting until memory has settled");
-        thread::sleep(SETTLE);
+        process::sleep(SETTLE)?;
         turns.round(round, results, |subject, slope, results| {
             let (peak, settled) = (slope.peak, slope.server.resident()?);
             results.record(Measure::AvalanchePeak, subject, &[], peak as f64 / settled as f64);

@@ -1,10 +1,9 @@
 //! Clients that have asked once and say nothing more.
 
-use std::thread;
-
 use super::{Effort, lab::Lab, large::SETTLE, turns::Turns};
 use crate::{
     client::{Client, Query},
+    process::{self, Server},
     results::{Measure, Results},
 };
 
@@ -22,7 +21,7 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
             connect(&server, 100)?;
             let before = server.resident()?;
             let clients = connect(&server, CONNECTIONS)?;
-            thread::sleep(SETTLE);
+            process::sleep(SETTLE)?;
             let each = server.resident()?.saturating_sub(before) as f64 / CONNECTIONS as f64 / 1024.0;
             drop(clients);
             results.record(Measure::ConnectionMemory, subject, &[("connections", CONNECTIONS as f64)], each);
@@ -32,7 +31,7 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
     Ok(())
 }
 
-fn connect(server: &crate::process::Server, count: usize) -> anyhow::Result<Vec<Client>> {
+fn connect(server: &Server, count: usize) -> anyhow::Result<Vec<Client>> {
     let query = Query::route("no-such-topic");
     let connect = |_| {
         let mut client = Client::connect(server.addr())?;

@@ -30,8 +30,7 @@ const WATCH_AGAIN: Duration = Duration::from_millis(500);
 
 pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyhow::Result<()> {
     let subjects = lab.name_servers(effort.with_peers);
-    let mut turns =
-        Turns::prepare(lab, "gone", subjects.clone(), results, |subject| Ok(Some(lab.start(subject, 0)?)))?;
+    let mut turns = Turns::prepare(lab, "gone", subjects.clone(), results, |subject| Ok(Some(lab.start(subject, 0)?)))?;
     for round in 0..effort.rounds {
         turns.round(round, results, |subject, server, results| {
             // Where brokers stay, there is no second round.

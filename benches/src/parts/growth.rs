@@ -1,9 +1,6 @@
 //! How costs grow: with topics, with connections, with brokers that are not concerned.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use server::remoting::RequestCode;
@@ -20,6 +17,7 @@ use crate::{
     client::{Client, Query},
     cluster::{Broker, populate, shows, topic_names},
     load::{self, Question},
+    process,
     results::{Measure, Results, quantile},
 };
 
@@ -65,7 +63,7 @@ fn by_topics(lab: &Lab, effort: Effort, results: &mut Results) -> anyhow::Result
         servers.push((count, turns));
     }
     lab.progress.step("growth: waiting until memory has settled");
-    thread::sleep(SETTLE);
+    process::sleep(SETTLE)?;
     for (count, turns) in &mut servers {
         turns.round(0, results, |subject, contestant, results| {
             let at = [("brokers", BROKERS as f64), ("topics", *count as f64)];

@@ -85,7 +85,7 @@ pub struct Lab {
     official: Option<PathBuf>,
     rocketmq_rust: Option<PathBuf>,
     /// Where our program stays the one that was built, whatever Cargo builds meanwhile.
-    programs: TempDir,
+    _programs: TempDir,
 }
 
 impl Lab {
@@ -115,7 +115,7 @@ impl Lab {
             nsbench: wishes.nsbench.clone(),
             official: None,
             rocketmq_rust: None,
-            programs,
+            _programs: programs,
         };
         lab.find_peers(wishes, results);
         Ok(lab)
@@ -208,7 +208,7 @@ impl Lab {
             nsbench: PathBuf::new(),
             official: None,
             rocketmq_rust: None,
-            programs: TempDir::new().expect("a folder for temporary files"),
+            _programs: TempDir::new().expect("a folder for temporary files"),
         }
     }
 }
@@ -235,7 +235,7 @@ fn build_namesrv(folder: &Path) -> anyhow::Result<PathBuf> {
 /// The program that Cargo says it has built.
 fn program_of(messages: &[u8]) -> Option<PathBuf> {
     let messages = messages.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    messages.filter_map(|message: serde_json::Value| Some(message.get("executable")?.as_str()?.into())).last()
+    messages.filter_map(|message: serde_json::Value| Some(message.get("executable")?.as_str()?.into())).next_back()
 }
 
 /// Each connection is an open file, of us and of the server, which inherits the limit. Where the system says no, the part

@@ -18,7 +18,7 @@ use crate::{
     client::{Client, Query},
     cluster::{Broker, Registered, populate, shows, topic_names},
     load::Question,
-    process::Server,
+    process::{self, Server},
     results::{Measure, Results, quantile},
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
         Ok(Large { topics: &topics, server, brokers, bystanders: Vec::new(), questions: Vec::new() })
     })?;
     lab.progress.step("large: waiting until memory has settled");
-    thread::sleep(SETTLE);
+    process::sleep(SETTLE)?;
     turns.round(0, results, |subject, large, results| {
         let at = [("brokers", BROKERS as f64), ("topics", TOPICS as f64)];
         results.record(Measure::Memory, subject, &at, mib(large.server.resident()?));

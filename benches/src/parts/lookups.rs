@@ -115,7 +115,14 @@ mod tests {
         let mut latencies = Histogram::new(3).unwrap();
         (1..=1_000).for_each(|us| latencies.record(us * 1_000).unwrap());
         for _ in 0..2 {
-            record_latencies(&mut results, Measure::OpenLatency, Subject::Floor(1), &[("per_second", 1e4)], &latencies, US);
+            record_latencies(
+                &mut results,
+                Measure::OpenLatency,
+                Subject::Floor(1),
+                &[("per_second", 1e4)],
+                &latencies,
+                US,
+            );
         }
         assert_eq!(results.samples.len(), PERCENTILES.len());
         let p99 = [("per_second", 1e4), ("percentile", 99.0)];

@@ -13,7 +13,9 @@ pub fn machine() -> Machine {
         processor: field_of(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         memory_mib: field_of(&read("/proc/meminfo"), "MemTotal").and_then(|text| kib_of(&text)).unwrap_or(0) >> 10,
-        system: [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")].map(|s| s.trim().to_owned()).join(" "),
+        system: [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")]
+            .map(|s| s.trim().to_owned())
+            .join(" "),
         compiler: said_by(Command::new("rustc").arg("--version")),
         commit: commit(),
         load: (load, load),

@@ -1,6 +1,6 @@
 //! A server with nothing in it: its start and its memory.
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use super::{
     Effort,
@@ -8,7 +8,10 @@ use super::{
     lookups::{mib, ms},
     turns::Turns,
 };
-use crate::results::{Measure, Results};
+use crate::{
+    process,
+    results::{Measure, Results},
+};
 
 /// Starts of a name server of others: one in Java takes seconds.
 const PEER_ROUNDS_MAX: usize = 5;
@@ -28,7 +31,7 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
     }
     for round in 0..effort.rounds.div_ceil(10) {
         let mut turns = Turns::prepare(lab, "start", subjects.clone(), results, |subject| lab.start(subject, 0))?;
-        thread::sleep(IDLE);
+        process::sleep(IDLE)?;
         turns.round(round, results, |subject, server, results| {
             results.record(Measure::IdleMemory, subject, &[], mib(server.resident()?));
             Ok(())
