@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     cluster::topic_names,
-    load,
+    load::{self, Connected},
     process::CpuTime,
     results::{Measure, Results},
 };
@@ -54,13 +54,19 @@ pub(super) fn closed(
 ) -> anyhow::Result<()> {
     contestant.beat()?;
     let Contestant { server, questions, .. } = contestant;
+    let connected = Connected::to(server.addr(), connections)?;
     let (before, generator_before) = (server.cpu()?, CpuTime::of(std::process::id())?);
-    let report = load::closed(server.addr(), questions, connections, in_flight, effort.load)?;
+    let report = connected.closed(questions, in_flight, effort.load)?;
     let cpu = server.cpu()?.since(&before);
     let generator = CpuTime::of(std::process::id())?.since(&generator_before);
     let at = [("connections", connections as f64), ("in_flight", in_flight as f64), ("topics", topics as f64)];
     results.record(Measure::QueryRate, subject, &at, report.rate());
-    results.record(Measure::QueryCpu, subject, &at, cpu.as_secs_f64() * 1e6 / report.answers as f64);
+    results.record(
+        Measure::QueryCpu,
+        subject,
+        &at,
+        cpu.as_secs_f64() * 1e6 / (report.answers + report.late_answers) as f64,
+    );
     let busy = generator.as_secs_f64() / report.elapsed.as_secs_f64() * 100.0;
     results.record(Measure::GeneratorCpu, subject, &at, busy);
     record_latencies(results, Measure::QueryLatency, subject, &at, &report.latencies, US);
