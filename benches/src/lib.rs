@@ -7,6 +7,7 @@
 pub mod client;
 pub mod cluster;
 pub mod faults;
+pub mod floor;
 pub mod load;
 pub mod official;
 pub mod process;

@@ -1,6 +1,6 @@
 //! The numbers of the server, each beside its goal and, where there is one, beside a peer that runs at the same time.
 //!
-//! `cargo run --release -p benches -- [--quick] [--official]`. What each line means is in `docs/performance.md`.
+//! `cargo run --release -p benches --bin numbers -- [--quick] [--official]`. What each line means is in `docs/performance.md`.
 #![forbid(unsafe_code)]
 
 mod large;
@@ -87,7 +87,7 @@ impl Lab {
         };
         Ok(Self {
             namesrv: flags.namesrv.clone().unwrap_or_else(|| folder.join("namesrv")).canonicalize()?,
-            floor: folder.join("floor"),
+            floor: folder.join("nsbench"),
             jars,
             is_quick: flags.quick,
             progress,
@@ -109,6 +109,7 @@ impl Lab {
     fn floor(&self, workers: usize, body_bytes: usize) -> anyhow::Result<Server> {
         Server::start(|_, port| {
             let mut command = Command::new(&self.floor);
+            command.arg("floor");
             for (flag, value) in [("--port", usize::from(port)), ("--workers", workers), ("--body-bytes", body_bytes)] {
                 command.arg(flag).arg(value.to_string());
             }
@@ -126,7 +127,7 @@ impl Lab {
 fn build(with_namesrv: bool) -> anyhow::Result<()> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--quiet", "--manifest-path"]).arg(manifest).args(["-p", "benches", "--bin", "floor"]);
+    command.args(["build", "--quiet", "--manifest-path"]).arg(manifest).args(["-p", "benches", "--bin", "nsbench"]);
     if with_namesrv {
         command.args(["-p", "server", "--bin", "namesrv"]);
     }
