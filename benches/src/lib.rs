@@ -13,3 +13,4 @@ pub mod official;
 pub mod process;
 pub mod results;
 pub mod storm;
+pub mod versions;
