@@ -129,9 +129,18 @@ impl Client {
     /// # Errors
     /// When nobody listens.
     pub fn connect(addr: SocketAddr) -> anyhow::Result<Self> {
+        Self::connect_for(addr, ANSWER_TIMEOUT)
+    }
+
+    /// Connects, for answers that come in so much time.
+    ///
+    /// # Errors
+    /// When nobody listens, or the time is zero.
+    pub fn connect_for(addr: SocketAddr, answer_timeout: Duration) -> anyhow::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_read_timeout(Some(answer_timeout))?;
+        stream.set_write_timeout(Some(answer_timeout))?;
         Ok(Self { stream, codec: Codec::new(), input: BytesMut::new(), output: Vec::new(), opaque: 0 })
     }
 
@@ -176,6 +185,14 @@ impl Client {
         let (code, body) = self.call(query)?;
         ensure!(code == 0, "code {code} in answer to {:?} {:?}", query.code, query.fields);
         Ok(body)
+    }
+}
+
+/// Fills `out` with the last decimal digits of a number.
+pub(crate) fn write_digits(out: &mut [u8], mut value: u32) {
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
     }
 }
 

@@ -14,3 +14,4 @@ pub mod peers;
 pub mod process;
 pub mod results;
 pub mod storm;
+pub mod versions;

@@ -14,7 +14,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -26,10 +26,11 @@ use hdrhistogram::Histogram;
 use memchr::memmem;
 
 use crate::{
-    client::{Client, Codec, Query},
+    client::{Client, Codec, Query, write_digits},
     cluster::{Broker, TOPICS_OF_ONE_REGISTRATION, queues_in_route},
     faults::{Fault, Faults},
     load::latency_histogram,
+    versions::{Versions, queues_of},
 };
 
 /// Who registers what, and how often.
@@ -82,20 +83,12 @@ impl StormReport {
     }
 }
 
-/// `readQueueNums` and `writeQueueNums` of every topic at this version: four digits, the same again after
-/// [`VERSIONS`] of them.
-pub fn queues_of(version: u32) -> u32 {
-    QUEUES_MIN + version % VERSIONS
-}
-
-/// Versions that the queues tell apart.
-pub const VERSIONS: u32 = 9_000;
-
 /// A running storm. Ends with [`finish`](Self::finish), or, without a report, when it is dropped.
 #[derive(Debug)]
 pub struct Storm {
     addr: SocketAddr,
     plan: StormPlan,
+    versions: Arc<Versions>,
     /// When it ends, once that is known.
     end: Arc<OnceLock<Instant>>,
     members: Vec<Member>,
@@ -115,8 +108,6 @@ struct Counters {
     due: AtomicU64,
     sent: AtomicU64,
     applied: AtomicU64,
-    /// The newest version that was answered with success.
-    acknowledged: AtomicU32,
     /// The versions that wait for an answer, in the order of sending.
     in_flight: Mutex<VecDeque<u32>>,
     /// The sender has ended.
@@ -127,8 +118,6 @@ struct Counters {
 
 /// The first version. All opaques and data versions have ten digits, so that a frame keeps its length.
 const VERSION_FIRST: u32 = 1_000_000_000;
-/// Queues have four digits for the same reason.
-const QUEUES_MIN: u32 = 1_000;
 const FIRST_BROKER: usize = 60_000;
 /// A broker sends the next registration when the last one has failed or taken too long; a few may overlap.
 const IN_FLIGHT_MAX: usize = 4;
@@ -162,11 +151,13 @@ impl Storm {
             link.register(&frame).with_context(|| format!("the first registration of {}", broker.name))?;
             prepared.push((broker, frame, link));
         }
+        let names = prepared.iter().map(|(broker, ..)| broker.name.clone());
+        let versions = Arc::new(Versions::new(names, VERSION_FIRST));
         let end = Arc::new(OnceLock::new());
         let start = Instant::now();
         let turn = plan.period / prepared.len() as u32;
         let members = prepared.into_iter().zip(0..).map(|((broker, frame, link), number)| {
-            let counters = Arc::new(Counters { acknowledged: VERSION_FIRST.into(), ..Counters::default() });
+            let counters = Arc::<Counters>::default();
             let times = Times { start: start + turn * number, period: plan.period, end: Arc::clone(&end) };
             let sender = Sender {
                 frame,
@@ -177,25 +168,19 @@ impl Storm {
                 in_flight_max: plan.in_flight_max,
             };
             let (latencies, faults) = (latency_histogram()?, Faults::default());
-            let (changed, shared) = (plan.changed, Arc::clone(&counters));
-            let reader = Reader { link, times, counters: shared, changed, latencies, faults };
+            let newest = plan.changed.then(|| (Arc::clone(&versions), number as usize));
+            let reader = Reader { link, times, counters: Arc::clone(&counters), newest, latencies, faults };
             let sender = thread::Builder::new().name("storm-send".into()).spawn(move || sender.run())?;
             let reader = thread::Builder::new().name("storm-read".into()).spawn(move || reader.run())?;
             Ok(Member { broker, counters, sender: Some(sender), reader: Some(reader) })
         });
         let members = members.collect::<anyhow::Result<_>>()?;
-        Ok(Self { addr, plan, end, members })
+        Ok(Self { addr, plan, versions, end, members })
     }
 
-    /// The names of its brokers.
-    pub fn brokers(&self) -> impl Iterator<Item = &str> {
-        self.members.iter().map(|member| &*member.broker.name)
-    }
-
-    /// The newest version of each broker that was acknowledged, in their order: a route that is asked for from now on
-    /// shows [`queues_of`] that version or of a later one. It changes only when the storm does.
-    pub fn acknowledged(&self) -> impl Iterator<Item = u32> {
-        self.members.iter().map(|member| member.counters.acknowledged.load(Ordering::Acquire))
+    /// The versions of its brokers. They change only when the storm changes anything.
+    pub fn versions(&self) -> &Arc<Versions> {
+        &self.versions
     }
 
     /// How many registrations were due, and how many are applied.
@@ -220,11 +205,12 @@ impl Storm {
         for member in &mut self.members {
             links.push(member.join(&mut report)?);
         }
-        for member in &self.members {
+        for (place, member) in self.members.iter().enumerate() {
             // Of a broker that has lost its connection nothing needs to be there, and what is not answered may be.
             let is_lost = member.counters.is_lost.load(Ordering::Acquire);
             if !is_lost && member.counters.in_flight().is_empty() {
-                member.check_visible(&mut client, &self.plan, &mut report.errors)?;
+                let version = self.versions.acknowledged(place);
+                member.check_visible(&mut client, &self.plan, version, &mut report.errors)?;
             }
             client.ask(&member.broker.unregistration())?;
         }
@@ -252,12 +238,17 @@ impl Member {
         Ok(Some(link))
     }
 
-    fn check_visible(&self, client: &mut Client, plan: &StormPlan, errors: &mut Faults) -> anyhow::Result<()> {
+    fn check_visible(
+        &self,
+        client: &mut Client,
+        plan: &StormPlan,
+        version: u32,
+        errors: &mut Faults,
+    ) -> anyhow::Result<()> {
         let topic = &plan.topics[plan.topics.len() / 2];
         let (_, route) = client.call(&Query::route(topic))?;
         let shown = queues_in_route(&route, &self.broker.name)
             .and_then(|digits| std::str::from_utf8(&route[digits]).ok()?.parse::<u32>().ok());
-        let version = self.counters.acknowledged.load(Ordering::Acquire);
         if shown != Some(queues_of(version)) {
             errors.add(Fault::Stale, || {
                 let (name, queues) = (&self.broker.name, queues_of(version));
@@ -362,7 +353,8 @@ struct Reader {
     link: Link,
     times: Times,
     counters: Arc<Counters>,
-    changed: bool,
+    /// Where to acknowledge a version, and the place of the broker there; `None` when versions do not change.
+    newest: Option<(Arc<Versions>, usize)>,
     latencies: Histogram<u64>,
     faults: Faults,
 }
@@ -423,8 +415,8 @@ impl Reader {
         let latency = now.saturating_duration_since(self.times.due(version));
         self.latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
-        if self.changed {
-            self.counters.acknowledged.fetch_max(version, Ordering::AcqRel);
+        if let Some((versions, place)) = &self.newest {
+            versions.acknowledge(*place, version);
         }
     }
 }
@@ -546,13 +538,6 @@ impl Frame {
 /// Digits of opaques, versions and checksums.
 const DIGITS: usize = 10;
 
-fn write_digits(out: &mut [u8], mut value: u32) {
-    for digit in out.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use server::{
@@ -585,12 +570,5 @@ mod tests {
         let queues = i32::try_from(queues_of(version)).unwrap();
         assert_eq!(topics.iter().count(), 3);
         assert!(topics.iter().all(|(_, settings)| (settings.read_queues, settings.write_queues) == (queues, queues)));
-    }
-
-    #[test]
-    fn versions_are_told_apart_until_they_repeat() {
-        assert_eq!(queues_of(VERSION_FIRST + VERSIONS), queues_of(VERSION_FIRST));
-        let all: std::collections::BTreeSet<u32> = (0..VERSIONS).map(queues_of).collect();
-        assert_eq!((all.len(), all.first(), all.last()), (9_000, Some(&1_000), Some(&9_999)));
     }
 }

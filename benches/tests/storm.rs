@@ -13,7 +13,8 @@ use benches::{
     client::{Client, Query},
     cluster::{queues_in_route, topic_names},
     faults::Fault,
-    storm::{Storm, StormPlan, queues_of},
+    storm::{Storm, StormPlan},
+    versions::queues_of,
 };
 use server::{
     limits::Limits,
@@ -27,12 +28,12 @@ const PERIOD: Duration = Duration::from_millis(20);
 fn a_storm_applies_what_is_due() {
     let server = NameServer::start();
     let storm = Storm::start(server.addr, StormPlan::new(2, 50, PERIOD, true)).unwrap();
-    let broker = storm.brokers().next().unwrap().to_owned();
+    let broker = storm.versions().names().next().unwrap().to_owned();
     let mut client = Client::connect(server.addr).unwrap();
-    let first = storm.acknowledged().next().unwrap();
+    let first = storm.versions().acknowledged(0);
     let mut seen = Vec::new();
     while storm.progress().1 < 20 {
-        let acknowledged = storm.acknowledged().next().unwrap();
+        let acknowledged = storm.versions().acknowledged(0);
         let route = client.ask(&Query::route(&topic_names(1)[0])).unwrap();
         let digits = queues_in_route(&route, &broker).unwrap();
         let queues: u32 = std::str::from_utf8(&route[digits]).unwrap().parse().unwrap();
