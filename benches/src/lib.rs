@@ -8,5 +8,6 @@ pub mod client;
 pub mod cluster;
 pub mod load;
 pub mod official;
+pub mod page;
 pub mod process;
 pub mod results;
