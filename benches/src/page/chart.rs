@@ -38,7 +38,8 @@ impl Chart {
     /// The chart as a figure.
     pub(crate) fn html(&self) -> String {
         let Self { id, title, caption, series, .. } = self;
-        let drawn = draw::chart(self).unwrap_or_else(|error| format!("<p>Not drawn: {}</p>\n", Escaped(&error.to_string())));
+        let drawn =
+            draw::chart(self).unwrap_or_else(|error| format!("<p>Not drawn: {}</p>\n", Escaped(&error.to_string())));
         let mut out = String::new();
         put!(out, "<figure id=\"{0}\" data-chart=\"{0}\" data-series-count=\"{1}\">\n", Escaped(id), series.len());
         put!(out, "<h3>{}</h3>\n{}{drawn}", Escaped(title), self.legend());

@@ -80,7 +80,9 @@ pub(crate) fn key(slot: usize, mark: Mark) -> Drawn<String> {
         let (width, middle) = (KEY_SIZE.0 as i32, KEY_SIZE.1 as i32 / 2);
         let colour = colour(0);
         match mark {
-            Mark::Line => root.draw(&PathElement::new([(0, middle), (width, middle)], colour.stroke_width(LINE_WIDTH)))?,
+            Mark::Line => {
+                root.draw(&PathElement::new([(0, middle), (width, middle)], colour.stroke_width(LINE_WIDTH)))?
+            }
             Mark::Bar => root.draw(&Rectangle::new([(8, 1), (width - 8, 2 * middle - 1)], colour.filled()))?,
             Mark::Dot => {}
         }
@@ -126,7 +128,8 @@ fn ranges(chart: &Chart) -> [(f64, f64); 2] {
     let all = || chart.series.iter().flat_map(|series| &series.points);
     let range = |axis: &Axis, values: &mut dyn Iterator<Item = f64>| {
         let shown = values.filter(|&value| axis.place(value).is_some());
-        let (low, high) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) =
+            shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         axis.range(low, high)
     };
     [
@@ -313,8 +316,23 @@ const fn corners(slot: usize) -> &'static [(i32, i32)] {
         3 => &[(0, -6), (6, 0), (0, 6), (-6, 0)],
         4 => &[(0, 5), (5, -4), (-5, -4)],
         5 => &[(-5, -1), (5, -1), (5, 1), (-5, 1)],
-        6 => &[(-5, -4), (-4, -5), (0, -1), (4, -5), (5, -4), (1, 0), (5, 4), (4, 5), (0, 1), (-4, 5), (-5, 4), (-1, 0)],
-        7 => &[(-1, -5), (1, -5), (1, -1), (5, -1), (5, 1), (1, 1), (1, 5), (-1, 5), (-1, 1), (-5, 1), (-5, -1), (-1, -1)],
+        6 => {
+            &[(-5, -4), (-4, -5), (0, -1), (4, -5), (5, -4), (1, 0), (5, 4), (4, 5), (0, 1), (-4, 5), (-5, 4), (-1, 0)]
+        }
+        7 => &[
+            (-1, -5),
+            (1, -5),
+            (1, -1),
+            (5, -1),
+            (5, 1),
+            (1, 1),
+            (1, 5),
+            (-1, 5),
+            (-1, 1),
+            (-5, 1),
+            (-5, -1),
+            (-1, -1),
+        ],
         8 => &[(-5, -5), (5, -5), (-5, 5), (5, 5)],
         9 => &[(5, 0), (-4, 5), (-4, -5)],
         10 => &[(-5, 0), (4, 5), (4, -5)],
@@ -344,9 +362,12 @@ mod tests {
     #[test]
     fn each_series_is_a_group_and_no_key_is_left() {
         let groups = Scale::Groups(vec!["0".to_owned(), "1".to_owned(), "a & b".to_owned()]);
-        for (mark, x, points) in
-            [(Mark::Line, Scale::Log, 4), (Mark::Line, Scale::Linear, 50), (Mark::Bar, groups.clone(), 2), (Mark::Dot, groups, 2)]
-        {
+        for (mark, x, points) in [
+            (Mark::Line, Scale::Log, 4),
+            (Mark::Line, Scale::Linear, 50),
+            (Mark::Bar, groups.clone(), 2),
+            (Mark::Dot, groups, 2),
+        ] {
             let svg = chart(&chart_of(mark, x, points)).unwrap();
             for name in ["rwlock", "&lt;script&gt;", "floor"] {
                 assert_eq!(svg.matches(&format!("data-series=\"{name}\"")).count(), 1, "{name}: {svg}");

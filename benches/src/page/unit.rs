@@ -1,6 +1,6 @@
 //! Units of the measures, and how a value is written: three digits that count.
 
-use crate::results::{Measure, Sample};
+use crate::results::Measure;
 
 /// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,17 +72,6 @@ impl Unit {
             Self::Percent => format!("{} %", digits(value)),
             Self::Times => format!("{}\u{d7}", digits(value)),
             Self::Count => short(value),
-        }
-    }
-
-    /// Median and quartiles of the rounds.
-    pub(crate) fn show_rounds(self, sample: &Sample) -> String {
-        match (sample.median(), sample.quartiles()) {
-            (Some(median), Some((low, high))) if low != high => {
-                format!("{} ({} to {})", self.show(median), self.show(low), self.show(high))
-            }
-            (Some(median), _) => self.show(median),
-            (None, _) => "-".to_owned(),
         }
     }
 }
