@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod faults;
 pub mod floor;
 pub mod load;
+pub mod page;
 pub mod parts;
 pub mod peers;
 pub mod process;

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use benches::{
+    page,
     parts::{self, BACKENDS, Lab, PARTS, Part, Progress, Wishes, load_average, machine},
     peers, process,
     results::Results,
@@ -132,9 +133,6 @@ fn render(results: &Results, folder: &Path) -> anyhow::Result<()> {
 
 fn conclude(results: &Results, folder: &Path) {
     println!("{}", page::text(results));
-    for missing in &results.missing {
-        println!("not measured: {}: {}", missing.subject, missing.reason);
-    }
     println!("{}", folder.join("report.html").display());
 }
 
@@ -171,25 +169,4 @@ fn end_children_with_us() -> anyhow::Result<()> {
     };
     thread::Builder::new().name("signals".into()).spawn(watch)?;
     Ok(())
-}
-
-/// Stands in for the page until that is here.
-mod page {
-    use std::fmt::Write as _;
-
-    use benches::results::Results;
-
-    pub(super) fn html(results: &Results) -> String {
-        let text = text(results).replace('&', "&amp;").replace('<', "&lt;");
-        format!("<!doctype html><meta charset=\"utf-8\"><title>Report</title><pre>{text}</pre>\n")
-    }
-
-    pub(super) fn text(results: &Results) -> String {
-        let mut text = String::new();
-        for sample in &results.samples {
-            let median = sample.median().unwrap_or(f64::NAN);
-            let _ = writeln!(text, "{:?} {} {:?}: {median:.3}", sample.measure, sample.subject, sample.at);
-        }
-        text
-    }
 }
