@@ -13,7 +13,6 @@ use server::remoting::RequestCode;
 use super::{
     Effort,
     lab::{Lab, Subject},
-    large::SETTLE,
     lookups::{US, bystanders, look_up, record_latencies},
     turns::Turns,
 };
@@ -21,7 +20,7 @@ use crate::{
     client::{Client, Query},
     cluster::{Broker, Registered, topic_names},
     load::Question,
-    process::{self, Server},
+    process::Server,
     results::{Measure, Results},
 };
 
@@ -32,16 +31,13 @@ const TOPICS: usize = 1_000;
 const BROKERS_OF_A_TOPIC: usize = 10;
 /// All registrations are due within that time, evenly.
 const SPREAD: Duration = Duration::from_secs(1);
-/// How long lookups are measured: until everything should be over.
-const WINDOW: Duration = Duration::from_secs(3);
 
 pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyhow::Result<()> {
     for round in 0..effort.rounds {
         let subjects = lab.name_servers(effort.with_peers);
         let mut turns = Turns::prepare(lab, "avalanche", subjects, results, |subject| Slope::new(lab, subject))?;
-        turns.round(round, results, |subject, slope, results| slope.slide(subject, results))?;
-        lab.progress.step("avalanche: waiting until memory has settled");
-        process::sleep(SETTLE)?;
+        turns.round(round, results, |subject, slope, results| slope.slide(subject, effort.load, results))?;
+        lab.settle("avalanche")?;
         turns.round(round, results, |subject, slope, results| {
             let (peak, settled) = (slope.peak, slope.server.resident()?);
             results.record(Measure::AvalanchePeak, subject, &[], peak as f64 / settled as f64);
@@ -68,13 +64,13 @@ impl Slope {
         Ok(Self { server, bystanders, questions, clients: Vec::new(), peak: 0 })
     }
 
-    fn slide(&mut self, subject: Subject, results: &mut Results) -> anyhow::Result<()> {
+    fn slide(&mut self, subject: Subject, window: Duration, results: &mut Results) -> anyhow::Result<()> {
         self.bystanders.iter_mut().try_for_each(Registered::beat)?;
         let addr = self.server.addr();
         let prepared = prepare(addr, 0..BROKERS)?;
         let (took, lookups) = thread::scope(|scope| {
             let questions = &self.questions;
-            let lookups = scope.spawn(move || look_up(addr, questions, WINDOW));
+            let lookups = scope.spawn(move || look_up(addr, questions, window));
             let start = Instant::now();
             let brokers = prepared.into_iter().enumerate().map(|(number, (mut client, query))| {
                 let due = start + SPREAD * number as u32 / BROKERS as u32;

@@ -1,9 +1,9 @@
 //! Clients that have asked once and say nothing more.
 
-use super::{Effort, lab::Lab, large::SETTLE, turns::Turns};
+use super::{Effort, lab::Lab, turns::Turns};
 use crate::{
     client::{Client, Query},
-    process::{self, Server},
+    process::Server,
     results::{Measure, Results},
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
             connect(&server, 100)?;
             let before = server.resident()?;
             let clients = connect(&server, CONNECTIONS)?;
-            process::sleep(SETTLE)?;
+            lab.settle("connections")?;
             let each = server.resident()?.saturating_sub(before) as f64 / CONNECTIONS as f64 / 1024.0;
             drop(clients);
             results.record(Measure::ConnectionMemory, subject, &[("connections", CONNECTIONS as f64)], each);

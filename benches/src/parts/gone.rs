@@ -42,9 +42,10 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
             Ok(())
         })?;
     }
+    let watch = if lab.is_quick { WATCH / 5 } else { WATCH };
     let mut turns = Turns::prepare(lab, "gone", subjects, results, |subject| lab.start(subject, 0))?;
     turns.round(0, results, |subject, server, results| {
-        results.record(Measure::Lost, subject, &[], lost_by_return(server.addr())? as f64);
+        results.record(Measure::Lost, subject, &[], lost_by_return(server.addr(), watch)? as f64);
         Ok(())
     })
 }
@@ -78,7 +79,7 @@ fn brokers_in(info: &[u8]) -> usize {
 
 /// Each broker registers over a new connection while its old one ends. From the moment at which that is acknowledged, no
 /// query may miss it: how many brokers one has missed.
-fn lost_by_return(addr: SocketAddr) -> anyhow::Result<usize> {
+fn lost_by_return(addr: SocketAddr, watch: Duration) -> anyhow::Result<usize> {
     let topics = topic_names(BROKERS);
     let mut watcher = Client::connect(addr)?;
     let mut registered = Vec::new();
@@ -101,7 +102,7 @@ fn lost_by_return(addr: SocketAddr) -> anyhow::Result<usize> {
         drop(old);
         one.client = client;
         let since = Instant::now();
-        while since.elapsed() < WATCH {
+        while since.elapsed() < watch {
             lost[number] |= !is_routed(&mut watcher, &topics[number], &one.broker)?;
         }
     }

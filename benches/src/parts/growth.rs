@@ -8,7 +8,6 @@ use server::remoting::RequestCode;
 use super::{
     Effort,
     lab::{Lab, Subject},
-    large::SETTLE,
     lookups::{Contestant, mib, ms, routes},
     queries::{self, closed},
     turns::Turns,
@@ -17,7 +16,6 @@ use crate::{
     client::{Client, Query},
     cluster::{Broker, populate, shows, topic_names},
     load::{self, Question},
-    process,
     results::{Measure, Results, quantile},
 };
 
@@ -62,8 +60,7 @@ fn by_topics(lab: &Lab, effort: Effort, results: &mut Results) -> anyhow::Result
         })?;
         servers.push((count, turns));
     }
-    lab.progress.step("growth: waiting until memory has settled");
-    process::sleep(SETTLE)?;
+    lab.settle("growth")?;
     for (count, turns) in &mut servers {
         turns.round(0, results, |subject, contestant, results| {
             let at = [("brokers", BROKERS as f64), ("topics", *count as f64)];
@@ -108,10 +105,12 @@ fn by_connections(lab: &Lab, effort: Effort, results: &mut Results) -> anyhow::R
     let subjects = [lab.default_backend()].into_iter().chain(lab.floors());
     let make = |subject| Contestant::start_warm(lab, subject, queries::BROKERS, &topics);
     let mut turns = Turns::prepare(lab, "growth", subjects, results, make)?;
-    // Thousands of answers of an even shorter round would all be those of the start.
-    let effort = Effort { load: effort.load.max(Duration::from_millis(500)), ..effort };
+    let counts = if lab.is_quick { &CONNECTIONS[..2] } else { &CONNECTIONS[..] };
     for round in 0..effort.rounds {
-        for connections in CONNECTIONS {
+        for &connections in counts {
+            // The answers of a short round of thousands would all be those of the start.
+            let load = if connections > 1_000 { effort.load * 2 } else { effort.load };
+            let effort = Effort { load, ..effort };
             turns.round(round, results, |subject, contestant, results| {
                 closed(subject, contestant, connections, 1, queries::TOPICS, effort, results)
             })?;

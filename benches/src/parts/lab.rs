@@ -197,6 +197,16 @@ impl Lab {
         }
     }
 
+    /// Waits until nothing of what servers needed only for a while is left in their memory: ours give buffers of silent
+    /// connections back after 5 s.
+    ///
+    /// # Errors
+    /// When the run is interrupted.
+    pub(crate) fn settle(&self, part: &str) -> anyhow::Result<()> {
+        self.progress.step(format_args!("{part}: waiting until memory has settled"));
+        process::sleep(Duration::from_secs(if self.is_quick { 6 } else { 8 }))
+    }
+
     /// A lab without programs.
     #[cfg(test)]
     pub(super) fn for_tests() -> Self {

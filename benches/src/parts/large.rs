@@ -18,14 +18,12 @@ use crate::{
     client::{Client, Query},
     cluster::{Broker, Registered, populate, shows, topic_names},
     load::Question,
-    process::{self, Server},
+    process::Server,
     results::{Measure, Results, quantile},
 };
 
 const TOPICS: usize = 100_000;
 const BROKERS: usize = 4;
-/// After that long nothing of the registrations is left: buffers of silent connections are given back after 5 s.
-pub(super) const SETTLE: Duration = Duration::from_secs(8);
 /// Wipes of a round; their median counts.
 const WIPES: usize = 10;
 /// Time between two wipes while lookups are measured.
@@ -40,8 +38,7 @@ pub(crate) fn measure(lab: &Lab, effort: Effort, results: &mut Results) -> anyho
         let brokers = populate(server.addr(), 0..BROKERS, &topics)?;
         Ok(Large { topics: &topics, server, brokers, bystanders: Vec::new(), questions: Vec::new() })
     })?;
-    lab.progress.step("large: waiting until memory has settled");
-    process::sleep(SETTLE)?;
+    lab.settle("large")?;
     turns.round(0, results, |subject, large, results| {
         let at = [("brokers", BROKERS as f64), ("topics", TOPICS as f64)];
         results.record(Measure::Memory, subject, &at, mib(large.server.resident()?));

@@ -72,25 +72,25 @@ const fn effort(rounds: usize, load_ms: u64, with_peers: bool, seconds: u64) -> 
 pub const PARTS: &[Part] = &[
     //                                                            rounds, ms of a load, peers, seconds
     Part { name: "start", what: "start and idle memory",
-        quick: effort(3, 0, true, 13), full: effort(20, 0, true, 30), measure: start::measure },
+        quick: effort(3, 0, true, 8), full: effort(20, 0, true, 35), measure: start::measure },
     Part { name: "queries", what: "route queries, closed and open loop",
-        quick: effort(3, 150, true, 22), full: effort(5, 1_500, true, 230), measure: queries::measure },
+        quick: effort(3, 150, true, 20), full: effort(5, 1_500, true, 230), measure: queries::measure },
     Part { name: "storm", what: "route queries while brokers register all of their topics anew",
         quick: effort(1, 600, true, 16), full: effort(5, 2_000, true, 130), measure: storm::measure },
     Part { name: "registration", what: "CPU time of registrations",
-        quick: effort(2, 0, false, 4), full: effort(5, 0, true, 40), measure: registration::measure },
+        quick: effort(2, 0, false, 3), full: effort(5, 0, true, 40), measure: registration::measure },
     Part { name: "large", what: "100,000 topics on 4 brokers: memory, wipe, death",
-        quick: effort(1, 500, false, 22), full: effort(5, 1_000, true, 170), measure: large::measure },
+        quick: effort(1, 500, false, 17), full: effort(5, 1_000, true, 150), measure: large::measure },
     Part { name: "avalanche", what: "300 brokers register in the same second",
-        quick: effort(1, 0, false, 18), full: effort(3, 0, true, 110), measure: avalanche::measure },
+        quick: effort(1, 1_500, false, 18), full: effort(3, 3_000, true, 130), measure: avalanche::measure },
     Part { name: "lists", what: "lists of 200,000 topics",
-        quick: effort(1, 500, false, 9), full: effort(5, 1_000, true, 75), measure: lists::measure },
+        quick: effort(1, 500, false, 7), full: effort(5, 1_000, true, 75), measure: lists::measure },
     Part { name: "connections", what: "memory of idle connections",
-        quick: effort(1, 0, false, 10), full: effort(1, 0, true, 75), measure: connections::measure },
+        quick: effort(1, 0, false, 8), full: effort(1, 0, true, 75), measure: connections::measure },
     Part { name: "growth", what: "how costs grow with topics, connections and brokers",
-        quick: effort(1, 150, false, 16), full: effort(5, 700, false, 110), measure: growth::measure },
+        quick: effort(1, 150, false, 14), full: effort(5, 700, false, 110), measure: growth::measure },
     Part { name: "gone", what: "brokers that leave and return",
-        quick: effort(1, 0, false, 12), full: effort(5, 0, true, 60), measure: gone::measure },
+        quick: effort(1, 0, false, 7), full: effort(5, 0, true, 60), measure: gone::measure },
 ];
 
 /// Measures one part. When it fails, that is noted and the run can go on.
@@ -115,7 +115,7 @@ mod tests {
     fn the_budgets_leave_time_for_what_is_measured_in_process() {
         let sum = |of: fn(&Part) -> Effort| PARTS.iter().map(|part| of(part).seconds).sum::<u64>();
         let (quick, full) = (sum(|part| part.quick), sum(|part| part.full));
-        assert!(quick <= 145 && full <= 18 * 60, "{quick} s, {full} s");
+        assert!(quick <= 125 && full <= 18 * 60, "{quick} s, {full} s");
     }
 
     #[test]
