@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-use super::progress::Progress;
+use super::{NOT_ASKED_FOR, progress::Progress};
 use crate::{
     peers,
     process::{self, Server},
@@ -127,7 +127,7 @@ impl Lab {
         };
         if !wishes.with_peers {
             for name in [peers::OFFICIAL, peers::ROCKETMQ_RUST] {
-                miss(results, name, "not asked for (--no-peers)".into());
+                miss(results, name, format!("{NOT_ASKED_FOR} (--no-peers)"));
             }
             return;
         }

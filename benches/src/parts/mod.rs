@@ -93,6 +93,9 @@ pub const PARTS: &[Part] = &[
         quick: effort(1, 0, false, 7), full: effort(5, 0, true, 60), measure: gone::measure },
 ];
 
+/// How the reason of something that was left out on purpose begins.
+pub const NOT_ASKED_FOR: &str = "not asked for";
+
 /// Measures one part. When it fails, that is noted and the run can go on.
 ///
 /// # Errors
