@@ -77,6 +77,24 @@ pub struct StormReport {
 }
 
 impl StormReport {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        Ok(Self { due: 0, sent: 0, applied: 0, latencies: latency_histogram()?, errors: Faults::default() })
+    }
+
+    pub(crate) fn apply(&mut self, latency: Duration) {
+        self.applied += 1;
+        self.latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.due += other.due;
+        self.sent += other.sent;
+        self.applied += other.applied;
+        self.latencies.add(&other.latencies)?;
+        self.errors.merge(&other.errors);
+        Ok(())
+    }
+
     /// The part of those that were due that was applied, in percent.
     pub fn applied_percent(&self) -> f64 {
         self.applied as f64 * 100.0 / self.due.max(1) as f64
@@ -158,18 +176,18 @@ impl Storm {
         let turn = plan.period / prepared.len() as u32;
         let members = prepared.into_iter().zip(0..).map(|((broker, frame, link), number)| {
             let counters = Arc::<Counters>::default();
-            let times = Times { start: start + turn * number, period: plan.period, end: Arc::clone(&end) };
+            let clock = Clock { start: start + turn * number, period: plan.period, end: Arc::clone(&end) };
             let sender = Sender {
                 frame,
                 stream: link.stream.try_clone()?,
-                times: times.clone(),
+                clock: clock.clone(),
                 counters: Arc::clone(&counters),
                 changed: plan.changed,
                 in_flight_max: plan.in_flight_max,
             };
             let (latencies, faults) = (latency_histogram()?, Faults::default());
             let newest = plan.changed.then(|| (Arc::clone(&versions), number as usize));
-            let reader = Reader { link, times, counters: Arc::clone(&counters), newest, latencies, faults };
+            let reader = Reader { link, clock, counters: Arc::clone(&counters), newest, latencies, faults };
             let sender = thread::Builder::new().name("storm-send".into()).spawn(move || sender.run())?;
             let reader = thread::Builder::new().name("storm-read".into()).spawn(move || reader.run())?;
             Ok(Member { broker, counters, sender: Some(sender), reader: Some(reader) })
@@ -198,8 +216,7 @@ impl Storm {
     /// When the server cannot be asked any more. What went wrong during the storm is in the report.
     pub fn finish(mut self) -> anyhow::Result<StormReport> {
         let _ = self.end.set(Instant::now());
-        let latencies = latency_histogram()?;
-        let mut report = StormReport { due: 0, sent: 0, applied: 0, latencies, errors: Faults::default() };
+        let mut report = StormReport::new()?;
         let mut client = Client::connect(self.addr)?;
         let mut links = Vec::new();
         for member in &mut self.members {
@@ -282,27 +299,33 @@ impl Counters {
     }
 }
 
-/// When the registrations of one broker are due.
+/// When something is due, again and again, until an end that is not known before.
 #[derive(Clone, Debug)]
-struct Times {
-    start: Instant,
-    period: Duration,
-    end: Arc<OnceLock<Instant>>,
+pub(crate) struct Clock {
+    pub(crate) start: Instant,
+    pub(crate) period: Duration,
+    pub(crate) end: Arc<OnceLock<Instant>>,
 }
 
-impl Times {
-    /// The first one is due a period after the start.
-    fn due(&self, version: u32) -> Instant {
-        self.start + self.period * (version - VERSION_FIRST)
+impl Clock {
+    /// The first time is the start.
+    pub(crate) fn due(&self, turn: u32) -> Instant {
+        self.start + self.period * turn
     }
 
-    /// Sleeps until `time`; false when the end comes first.
-    fn sleep_until(&self, time: Instant) -> bool {
+    /// Says whether the end has come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.get().is_some()
+    }
+
+    /// Sleeps until this is due; false when the end comes first.
+    pub(crate) fn wait_for(&self, turn: u32) -> bool {
+        let due = self.due(turn);
         loop {
-            let is_over = self.end.get().is_some_and(|end| *end < time);
-            let left = time.saturating_duration_since(Instant::now());
-            if is_over || left.is_zero() {
-                return !is_over;
+            let ends_before = self.end.get().is_some_and(|end| *end < due);
+            let left = due.saturating_duration_since(Instant::now());
+            if ends_before || left.is_zero() {
+                return !ends_before;
             }
             thread::sleep(left.min(READ_TIMEOUT));
         }
@@ -312,7 +335,7 @@ impl Times {
 struct Sender {
     frame: Frame,
     stream: TcpStream,
-    times: Times,
+    clock: Clock,
     counters: Arc<Counters>,
     changed: bool,
     in_flight_max: usize,
@@ -327,11 +350,12 @@ impl Sender {
                 self.frame.set_version(version);
             }
             self.frame.set_opaque(version);
-            if !self.times.sleep_until(self.times.due(version)) {
+            if !self.clock.wait_for(version - VERSION_FIRST) {
                 break;
             }
             self.counters.due.fetch_add(1, Ordering::Relaxed);
-            if !self.counters.begin(version, self.in_flight_max) {
+            // What is late after the end is due, and not sent.
+            if self.clock.is_over() || !self.counters.begin(version, self.in_flight_max) {
                 continue;
             }
             match self.stream.write_all(&self.frame.bytes) {
@@ -351,7 +375,7 @@ impl Sender {
 #[derive(Debug)]
 struct Reader {
     link: Link,
-    times: Times,
+    clock: Clock,
     counters: Arc<Counters>,
     /// Where to acknowledge a version, and the place of the broker there; `None` when versions do not change.
     newest: Option<(Arc<Versions>, usize)>,
@@ -381,7 +405,7 @@ impl Reader {
         if self.counters.is_lost.load(Ordering::Acquire) {
             return true;
         }
-        let Some(end) = self.times.end.get() else { return false };
+        let Some(end) = self.clock.end.get() else { return false };
         let is_sent = self.counters.is_sent.load(Ordering::Acquire);
         (is_sent && self.counters.in_flight().is_empty()) || end.elapsed() > GRACE
     }
@@ -412,7 +436,7 @@ impl Reader {
         if code != 0 {
             return self.faults.add(Fault::Code, || format!("code {code} in answer to a registration"));
         }
-        let latency = now.saturating_duration_since(self.times.due(version));
+        let latency = now.saturating_duration_since(self.clock.due(version - VERSION_FIRST));
         self.latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         if let Some((versions, place)) = &self.newest {

@@ -187,8 +187,17 @@ impl Judge for Exact<'_> {
 }
 
 impl Report {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self { answers: 0, elapsed: Duration::ZERO, latencies: latency_histogram()?, sent_late_max: 0 })
+    }
+
+    /// The answers of another thread, too.
+    pub(crate) fn merge(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.answers += other.answers;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latencies.add(&other.latencies)?;
+        self.sent_late_max = self.sent_late_max.max(other.sent_late_max);
+        Ok(())
     }
 
     fn record(&mut self, latency: Duration) {
