@@ -193,7 +193,8 @@ impl Disturbance {
             Mix::Steady if plan.brokers == 0 => (None, None),
             Mix::Steady => {
                 let storm = StormPlan::new(plan.brokers, 0, plan.period, plan.changed);
-                let storm = Storm::start(plan.addr, StormPlan { topics: plan.topics.clone(), ..storm })?;
+                let storm =
+                    Storm::start(plan.addr, StormPlan { topics: plan.topics.clone(), timeout: plan.timeout, ..storm })?;
                 let versions = Some(Arc::clone(storm.versions()));
                 return Ok(Self { kind: Kind::Storm(storm), keeper: Some(keep(population, clock)), end, versions });
             }
@@ -250,7 +251,7 @@ impl Disturbance {
     /// Ends it, and says what came of it.
     ///
     /// # Errors
-    /// As [`Storm::finish`].
+    /// When there is no memory for latencies.
     pub fn finish(mut self) -> anyhow::Result<Option<StormReport>> {
         let _ = self.end.set(Instant::now());
         if let Some(keeper) = self.keeper.take() {

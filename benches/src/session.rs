@@ -127,6 +127,8 @@ impl Summary {
     }
 }
 
+/// Of topics that need a name when none is given.
+const TOPIC_PREFIX: &str = "nsbench-";
 /// How often a session tells how far it is.
 const MOMENT: Duration = Duration::from_secs(1);
 /// How often it looks whether it is over.
@@ -157,7 +159,8 @@ impl Session {
     fn try_run(&self, summary: &mut Summary, stop: &AtomicBool, tell: impl FnMut(&Moment)) -> anyhow::Result<()> {
         let mut client =
             Client::connect_for(self.addr, self.timeout).with_context(|| format!("cannot connect to {}", self.addr))?;
-        let names = |count| (0..count).map(|number| format!("{}{number:06}", self.topic_prefix)).collect();
+        let prefix = if self.topic_prefix.is_empty() { TOPIC_PREFIX } else { &*self.topic_prefix };
+        let names = |count| (0..count).map(|number| format!("{prefix}{number:06}")).collect();
         let (topics, population) = if self.populate {
             let topics: Vec<String> = names(self.topics);
             let population = Population::register(self.addr, self.brokers, &topics, self.timeout)?;
@@ -192,11 +195,9 @@ impl Session {
         }
         let questions = Questions { queries, topics: topics.len(), expected };
         let result = self.load(&questions, &disturbance, summary, stop, tell);
-        let finished = disturbance.finish();
+        summary.storm = disturbance.finish()?;
         population.unregister();
-        result?;
-        summary.storm = finished.context("the end of what happens beside")?;
-        Ok(())
+        result
     }
 
     /// The topics of a server that is populated already; `None` when what it says is no list.
@@ -244,12 +245,18 @@ impl Session {
             };
             let loads: Vec<_> = (0..threads).map(spawn).collect();
             watch(&lives, disturbance, || loads.iter().all(thread::ScopedJoinHandle::is_finished), tell);
+            let mut result = Ok(());
             for load in loads {
-                let Outcome { report, faults } = load.join().expect("a load does not panic")?;
-                summary.errors.merge(&faults);
-                summary.report.merge(&report)?;
+                // What the others have measured counts even so.
+                match load.join().expect("a load does not panic") {
+                    Ok(Outcome { report, faults }) => {
+                        summary.errors.merge(&faults);
+                        summary.report.merge(&report)?;
+                    }
+                    Err(error) => result = Err(error),
+                }
             }
-            Ok(())
+            result
         })
     }
 

@@ -14,6 +14,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Asks for routes of topics over many connections and checks every answer: its code, that it answers a request that
 /// waits for one, that the route is whole and what it was, and that no version of a broker goes backwards. Exits with 0
 /// only if all answers were right.
+///
+/// Before the load it registers brokers of its own (broker-000 and so on, in DefaultCluster) and unregisters them
+/// afterwards: not for a name server that real clients use, unless with --no-populate.
 #[derive(Debug, Parser)]
 #[command(name = "nsbench", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Cli {

@@ -34,7 +34,7 @@ fn table(summary: &Summary) -> Table {
     table.load_style(ASCII_MARKDOWN);
     let report = &summary.report;
     let storm = summary.storm.as_ref();
-    let mut header = vec!["", "lookups"];
+    let mut header = vec!["", "load"];
     header.extend(storm.map(|_| "beside"));
     table.set_header(header);
     let mut row = |name: &str, lookups: String, of_storm: &dyn Fn(&StormReport) -> String| {

@@ -7,6 +7,8 @@
 //! The version of a changing registration stands in its data version, in its opaque, and, modulo a number, in the queues
 //! of every topic: [`queues_of`]. Whoever asks for a route meanwhile sees how old the answer is.
 
+mod frame;
+
 use std::{
     collections::VecDeque,
     io::{self, ErrorKind, Read as _, Write as _},
@@ -23,10 +25,10 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use bytes::{Buf as _, BytesMut};
 use hdrhistogram::Histogram;
-use memchr::memmem;
 
+use self::frame::Frame;
 use crate::{
-    client::{Client, Codec, Query, write_digits},
+    client::{Client, Codec, Query},
     cluster::{Broker, TOPICS_OF_ONE_REGISTRATION, queues_in_route},
     faults::{Fault, Faults},
     load::latency_histogram,
@@ -46,6 +48,8 @@ pub struct StormPlan {
     pub changed: bool,
     /// How many registrations of one broker may wait for their answers. One that is due beyond that is not sent.
     pub in_flight_max: usize,
+    /// How long after the end answers may still come, and how long a first answer or a write may take.
+    pub timeout: Duration,
 }
 
 impl StormPlan {
@@ -57,6 +61,7 @@ impl StormPlan {
             period,
             changed,
             in_flight_max: IN_FLIGHT_MAX,
+            timeout: TIMEOUT,
         }
     }
 }
@@ -139,8 +144,8 @@ const VERSION_FIRST: u32 = 1_000_000_000;
 const FIRST_BROKER: usize = 60_000;
 /// A broker sends the next registration when the last one has failed or taken too long; a few may overlap.
 const IN_FLIGHT_MAX: usize = 4;
-/// How long after the end answers may still come, and how long a write may take.
-const GRACE: Duration = Duration::from_secs(30);
+/// A JVM that collects its garbage needs seconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a reader looks whether it is over.
 const READ_TIMEOUT: Duration = Duration::from_millis(50);
 const READ_BYTES: usize = 4 << 10;
@@ -165,7 +170,7 @@ impl Storm {
             let broker =
                 Broker { version: VERSION_FIRST.into(), queues: queues_of(VERSION_FIRST), ..Broker::new(number) };
             let frame = Frame::of(&broker, &plan.topics)?;
-            let mut link = Link::connect(addr)?;
+            let mut link = Link::connect(addr, plan.timeout)?;
             link.register(&frame).with_context(|| format!("the first registration of {}", broker.name))?;
             prepared.push((broker, frame, link));
         }
@@ -210,28 +215,34 @@ impl Storm {
     }
 
     /// Ends the storm: waits for the answers that are missing, looks whether the last registration is visible in the route
-    /// of a topic, and unregisters the brokers.
+    /// of a topic, and unregisters the brokers. What went wrong with any of it is in the report.
     ///
     /// # Errors
-    /// When the server cannot be asked any more. What went wrong during the storm is in the report.
+    /// When there is no memory for latencies.
     pub fn finish(mut self) -> anyhow::Result<StormReport> {
         let _ = self.end.set(Instant::now());
         let mut report = StormReport::new()?;
-        let mut client = Client::connect(self.addr)?;
         let mut links = Vec::new();
         for member in &mut self.members {
             links.push(member.join(&mut report)?);
         }
+        if let Err(error) = self.look_and_unregister(&mut report.errors) {
+            report.errors.add(Fault::of(&error), || format!("at the end of a storm: {error:#}"));
+        }
+        Ok(report)
+    }
+
+    fn look_and_unregister(&self, errors: &mut Faults) -> anyhow::Result<()> {
+        let mut client = Client::connect_for(self.addr, self.plan.timeout)?;
         for (place, member) in self.members.iter().enumerate() {
             // Of a broker that has lost its connection nothing needs to be there, and what is not answered may be.
             let is_lost = member.counters.is_lost.load(Ordering::Acquire);
             if !is_lost && member.counters.in_flight().is_empty() {
-                let version = self.versions.acknowledged(place);
-                member.check_visible(&mut client, &self.plan, version, &mut report.errors)?;
+                member.check_visible(&mut client, &self.plan, self.versions.acknowledged(place), errors)?;
             }
             client.ask(&member.broker.unregistration())?;
         }
-        Ok(report)
+        Ok(())
     }
 }
 
@@ -395,8 +406,9 @@ impl Reader {
         }
         let missing = self.counters.in_flight().len() as u64;
         if !self.counters.is_lost.load(Ordering::Acquire) {
-            self.faults
-                .add_many(Fault::Timeout, missing, || format!("no answer to a registration {GRACE:?} after the end"));
+            self.faults.add_many(Fault::Timeout, missing, || {
+                format!("no answer to a registration {:?} after the end", self.link.timeout)
+            });
         }
         self
     }
@@ -407,7 +419,7 @@ impl Reader {
         }
         let Some(end) = self.clock.end.get() else { return false };
         let is_sent = self.counters.is_sent.load(Ordering::Acquire);
-        (is_sent && self.counters.in_flight().is_empty()) || end.elapsed() > GRACE
+        (is_sent && self.counters.in_flight().is_empty()) || end.elapsed() > self.link.timeout
     }
 
     fn lose(&mut self, fault: Fault, words: String) {
@@ -448,18 +460,19 @@ impl Reader {
 /// The connection of a broker.
 #[derive(Debug)]
 struct Link {
+    timeout: Duration,
     stream: TcpStream,
     codec: Codec,
     input: BytesMut,
 }
 
 impl Link {
-    fn connect(addr: SocketAddr) -> anyhow::Result<Self> {
+    fn connect(addr: SocketAddr, timeout: Duration) -> anyhow::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
-        stream.set_write_timeout(Some(GRACE))?;
-        Ok(Self { stream, codec: Codec::new(), input: BytesMut::new() })
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Self { timeout, stream, codec: Codec::new(), input: BytesMut::new() })
     }
 
     fn read(&mut self) -> io::Result<usize> {
@@ -489,7 +502,9 @@ impl Link {
             match self.read() {
                 Ok(0) => bail!("the server has closed the connection"),
                 Ok(_) => {}
-                Err(error) if is_retry(&error) => ensure!(begin.elapsed() < GRACE, "no answer in {GRACE:?}"),
+                Err(error) if is_retry(&error) => {
+                    ensure!(begin.elapsed() < self.timeout, "no answer in {:?}", self.timeout);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -498,101 +513,4 @@ impl Link {
 
 fn is_retry(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-/// A registration, of which some digits change in place.
-struct Frame {
-    bytes: Vec<u8>,
-    body_at: usize,
-    opaque_at: usize,
-    crc_at: usize,
-    counter_at: usize,
-    queues_at: Vec<usize>,
-}
-
-impl Frame {
-    fn of(broker: &Broker, topics: &[String]) -> anyhow::Result<Self> {
-        let mut registration = broker.registration(topics.iter().map(String::as_str));
-        for (key, value) in &mut registration.fields {
-            if *key == "bodyCrc32" {
-                *value = "0".repeat(DIGITS);
-            }
-        }
-        let mut bytes = Vec::new();
-        Codec::new().encode(&mut bytes, &registration, VERSION_FIRST as i32);
-        let body_at = bytes.len() - registration.body.len();
-        let after = |key: &str, from: usize| {
-            let at =
-                memmem::find(&bytes[from..], key.as_bytes()).with_context(|| format!("a registration without {key}"));
-            Ok::<_, anyhow::Error>(from + at? + key.len())
-        };
-        let opaque_at = after("\"opaque\":", 0)?;
-        let crc_at = after("\"bodyCrc32\":\"", 0)?;
-        let counter_at = after("\"counter\":", body_at)?;
-        let all = |key: &'static str| memmem::find_iter(&bytes[body_at..], key).map(move |at| body_at + at + key.len());
-        // In the order of the bytes, for the sake of the cache.
-        let queues_at = all("QueueNums\":").collect();
-        let mut frame = Self { body_at, opaque_at, crc_at, counter_at, queues_at, bytes };
-        frame.set_crc();
-        Ok(frame)
-    }
-
-    fn set_opaque(&mut self, opaque: u32) {
-        write_digits(&mut self.bytes[self.opaque_at..][..DIGITS], opaque);
-    }
-
-    /// Changes the data version and the queues of all topics.
-    fn set_version(&mut self, version: u32) {
-        write_digits(&mut self.bytes[self.counter_at..][..DIGITS], version);
-        let mut queues = [0; 4];
-        write_digits(&mut queues, queues_of(version));
-        for &at in &self.queues_at {
-            self.bytes[at..][..queues.len()].copy_from_slice(&queues);
-        }
-        self.set_crc();
-    }
-
-    fn set_crc(&mut self) {
-        // The checksum has no sign bit (`UtilAll.crc32`).
-        let crc = crc32fast::hash(&self.bytes[self.body_at..]) & 0x7fff_ffff;
-        write_digits(&mut self.bytes[self.crc_at..][..DIGITS], crc);
-    }
-}
-
-/// Digits of opaques, versions and checksums.
-const DIGITS: usize = 10;
-
-#[cfg(test)]
-mod tests {
-    use server::{
-        body::{BodyLimits, parse_register_body},
-        limits::Limits,
-        remoting::{Decoded, FrameDecoder, Request},
-    };
-
-    use super::*;
-    use crate::cluster::topic_names;
-
-    #[test]
-    fn a_patched_frame_is_a_registration_of_its_version() {
-        let broker = Broker { version: VERSION_FIRST.into(), queues: queues_of(VERSION_FIRST), ..Broker::new(7) };
-        let mut frame = Frame::of(&broker, &topic_names(3)).unwrap();
-        let version = VERSION_FIRST + 12_345;
-        frame.set_version(version);
-        frame.set_opaque(version);
-        let limits = Limits::default();
-        let decoded = FrameDecoder::after_detection().decode(&frame.bytes, &limits).unwrap();
-        let Decoded::Frame(cut) = decoded else { panic!("{decoded:?}") };
-        assert_eq!(cut.consumed, frame.bytes.len());
-        let request = Request::decode(&cut, &limits).unwrap();
-        assert_eq!(request.opaque, version as i32);
-        let crc: u32 = request.ext.get("bodyCrc32").unwrap().parse().unwrap();
-        assert_eq!(crc, crc32fast::hash(cut.body.unwrap()) & 0x7fff_ffff);
-        let body = parse_register_body(cut.body, 513, false, 0, &BodyLimits::default()).unwrap();
-        assert_eq!(body.data_version.counter, Some(version.into()));
-        let topics = body.topics.unwrap();
-        let queues = i32::try_from(queues_of(version)).unwrap();
-        assert_eq!(topics.iter().count(), 3);
-        assert!(topics.iter().all(|(_, settings)| (settings.read_queues, settings.write_queues) == (queues, queues)));
-    }
 }
