@@ -194,6 +194,17 @@ fn a_server_that_closes() {
 }
 
 #[test]
+fn the_load_goes_on_without_a_connection() {
+    // The first connection is the one that asks what there is.
+    let one_leaves = |number, frame: &Frame| (frame.connection != 1 || number < 5).then(|| right(frame));
+    for pace in ["-p 4", "-q 1000"] {
+        let run = Run::bad(serve(one_leaves), &format!("--no-populate -c 3 -n 300 {pace}"), "closed");
+        let (answers, errors) = (run.row("right answers"), run.row("closed"));
+        assert!(answers >= 280 && (1..=20).contains(&errors) && run.row("errors") == errors, "{}", run.stdout);
+    }
+}
+
+#[test]
 fn a_server_that_talks_garbage() {
     let run = Run::bad(
         serve(|number, frame| Some(if number < 50 { right(frame) } else { vec![0xff; 64] })),
@@ -255,6 +266,8 @@ fn flags_that_make_no_sense() {
 /// A request of which only the opaque is of interest.
 struct Frame {
     opaque: i32,
+    /// Connections are counted, too.
+    connection: usize,
 }
 
 /// A server that counts the requests of each connection, and closes the connection when there is no answer.
@@ -262,14 +275,14 @@ fn serve(answer: fn(u32, &Frame) -> Option<Vec<u8>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || serve_one(stream, answer));
+        for (connection, stream) in listener.incoming().enumerate() {
+            thread::spawn(move || serve_one(stream.unwrap(), connection, answer));
         }
     });
     addr
 }
 
-fn serve_one(mut stream: TcpStream, answer: fn(u32, &Frame) -> Option<Vec<u8>>) {
+fn serve_one(mut stream: TcpStream, connection: usize, answer: fn(u32, &Frame) -> Option<Vec<u8>>) {
     let limits = Limits::default();
     let (mut input, mut chunk, mut number) = (Vec::new(), [0; 4096], 0);
     while let Ok(read @ 1..) = stream.read(&mut chunk) {
@@ -278,7 +291,7 @@ fn serve_one(mut stream: TcpStream, answer: fn(u32, &Frame) -> Option<Vec<u8>>) 
             let opaque = Request::decode(&frame, &limits).unwrap().opaque;
             let consumed = frame.consumed;
             input.drain(..consumed);
-            let Some(answer) = answer(number, &Frame { opaque }) else { return };
+            let Some(answer) = answer(number, &Frame { opaque, connection }) else { return };
             let _ = stream.write_all(&answer);
             number += 1;
         }
