@@ -1,7 +1,7 @@
 //! The client's side of the remoting protocol: requests out, answers in.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{self, ErrorKind, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -166,7 +166,8 @@ impl Client {
             let read = self.stream.read(&mut self.input[held..]);
             self.input.truncate(held + *read.as_ref().unwrap_or(&0));
             if read.with_context(|| format!("no answer to {:?}", query.code))? == 0 {
-                bail!("the server has closed the connection instead of answering {:?}", query.code);
+                let words = format!("the server has closed the connection instead of answering {:?}", query.code);
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, words).into());
             }
         }
     }

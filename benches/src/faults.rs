@@ -1,6 +1,9 @@
 //! What goes wrong under load, counted by kind: a load goes on when an answer is wrong.
 
-use std::fmt;
+use std::{
+    fmt,
+    io::{self, ErrorKind},
+};
 
 use serde::Serialize;
 
@@ -42,6 +45,19 @@ impl Fault {
             Self::Code => "code",
             Self::Body => "body",
             Self::Stale => "stale",
+        }
+    }
+}
+
+impl Fault {
+    /// The kind of an error of a [`Client`](crate::client::Client).
+    pub fn of(error: &anyhow::Error) -> Self {
+        let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+        match io.map(io::Error::kind) {
+            Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => Self::Timeout,
+            Some(ErrorKind::ConnectionRefused) => Self::Connect,
+            Some(_) => Self::Closed,
+            None => Self::Garbage,
         }
     }
 }

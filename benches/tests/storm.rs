@@ -13,6 +13,7 @@ use benches::{
     client::{Client, Query},
     cluster::{queues_in_route, topic_names},
     faults::Fault,
+    load,
     storm::{Storm, StormPlan},
     versions::queues_of,
 };
@@ -49,6 +50,22 @@ fn a_storm_applies_what_is_due() {
     assert!(report.due >= 20 && report.sent <= report.due && report.applied == report.sent, "{report:?}");
     assert_eq!(report.latencies.len(), report.applied);
     assert_eq!(client.call(&Query::route(&topic_names(1)[0])).unwrap().0, 17, "the brokers are gone");
+}
+
+#[test]
+fn lookups_follow_the_versions_of_a_storm() {
+    let server = NameServer::start();
+    let storm = Storm::start(server.addr, StormPlan::new(2, 50, PERIOD, true)).unwrap();
+    let look = |topics: usize| {
+        let (topics, duration) = (topic_names(topics), Duration::from_millis(300));
+        load::closed_while_changing(server.addr, &topics, 4, 2, duration, storm.versions())
+    };
+    assert!(look(50).unwrap().answers > 100);
+    assert!(look(51).unwrap_err().to_string().contains("code 17"), "the last one is of nobody");
+    // A version that nobody has sent is never shown.
+    storm.versions().acknowledge(1, storm.versions().acknowledged(1) + 1_000);
+    assert!(look(50).unwrap_err().to_string().contains("queues after"));
+    assert!(storm.finish().unwrap().errors.count(Fault::Stale) > 0);
 }
 
 #[test]

@@ -159,16 +159,12 @@ impl Connected {
     /// When the system does not let it wait.
     pub(crate) fn run<J: Judge>(self, plan: &Plan<'_>, judge: J) -> anyhow::Result<Outcome> {
         let Self { poll, timer, links, faults } = self;
-        let asker = Asker {
-            plan,
-            judge,
-            window: Window::new(),
-            report: Report::new()?,
-            faults,
-            start: Instant::now(),
-            is_over: false,
-        };
-        Engine { poll, timer, links, scratch: vec![0; READ_BYTES].into(), asker, next_turn: 0 }.run()
+        let (window, report, start) = (Window::new(), Report::new()?, Instant::now());
+        let deadline = start + plan.duration;
+        let asker = Asker { plan, judge, window, report, faults, start, deadline, lost: 0, is_over: false };
+        let scratch = vec![0; READ_BYTES].into();
+        let engine = Engine { poll, timer, links, scratch, asker, next_turn: 0, is_armed: false, touched: Vec::new() };
+        engine.run()
     }
 }
 
@@ -180,6 +176,10 @@ struct Engine<'p, J: Judge> {
     asker: Asker<'p, J>,
     /// The number of requests of an open loop that were due.
     next_turn: u64,
+    /// The timer is set.
+    is_armed: bool,
+    /// Connections with requests that are about to be sent.
+    touched: Vec<usize>,
 }
 
 impl<J: Judge> Engine<'_, J> {
@@ -230,7 +230,7 @@ impl<J: Judge> Engine<'_, J> {
     fn is_done(&self) -> bool {
         let asker = &self.asker;
         (asker.is_over && asker.window.open() == 0)
-            || self.links.iter().all(|link| link.is_lost)
+            || asker.lost == self.links.len()
             || (asker.plan.ends_with_fault && asker.faults.total() > 0)
     }
 
@@ -246,6 +246,9 @@ impl<J: Judge> Engine<'_, J> {
         };
         let elapsed = self.asker.start.elapsed();
         let oldest = due(self.next_turn);
+        if self.is_armed && oldest > elapsed {
+            return Ok(());
+        }
         while due(self.next_turn) <= elapsed && !self.asker.is_over {
             let due = due(self.next_turn);
             if due >= self.asker.plan.duration {
@@ -254,13 +257,16 @@ impl<J: Judge> Engine<'_, J> {
             }
             let at = (self.next_turn % self.links.len() as u64) as usize;
             self.next_turn += 1;
-            // A connection that is lost takes its requests along.
-            if let Some(link) = self.links[at..].iter_mut().find(|link| !link.is_lost) {
+            // The next one takes the requests of one that is lost.
+            let (before, after) = self.links.split_at_mut(at);
+            if let Some(link) = after.iter_mut().chain(before).find(|link| !link.is_lost) {
                 self.asker.ask(link, self.asker.start + due);
+                self.touched.push(link.number);
             }
         }
         if oldest <= elapsed {
-            for link in self.links.iter_mut().filter(|link| !link.output.is_empty() && !link.is_lost) {
+            for at in self.touched.drain(..) {
+                let link = &mut self.links[at];
                 if let Err(loss) = link.flush() {
                     self.asker.lose(link, loss);
                 }
@@ -272,16 +278,19 @@ impl<J: Judge> Engine<'_, J> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let it_value = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value })?;
+        self.is_armed = true;
         Ok(())
     }
 
     fn tick(&mut self, now: Instant, expired: &mut Vec<usize>) {
         let asker = &mut self.asker;
         let plan = asker.plan;
-        asker.is_over |= plan.stop.load(Ordering::Relaxed) || now >= asker.start + plan.duration;
+        // An open loop ends with the last request that is due.
+        let is_closed = matches!(plan.pace, Pace::Closed { .. });
+        asker.is_over |= plan.stop.load(Ordering::Relaxed) || (is_closed && now >= asker.deadline);
         asker.window.expire(now, plan.timeout, expired);
         asker.faults.add_many(Fault::Timeout, expired.len() as u64, || format!("no answer in {:?}", plan.timeout));
-        if let Pace::Closed { .. } = plan.pace {
+        if is_closed {
             for &at in &*expired {
                 let link = &mut self.links[at];
                 asker.ask(link, now);
@@ -304,6 +313,10 @@ struct Asker<'p, J: Judge> {
     report: Report,
     faults: Faults,
     start: Instant,
+    /// No answer of a closed loop counts afterwards.
+    deadline: Instant,
+    /// How many connections are lost.
+    lost: usize,
     /// Nothing is asked any more.
     is_over: bool,
 }
@@ -338,7 +351,7 @@ impl<J: Judge> Asker<'_, J> {
             }
         };
         let is_closed = matches!(self.plan.pace, Pace::Closed { .. });
-        let is_in_time = !is_closed || now < self.start + self.plan.duration;
+        let is_in_time = !is_closed || now < self.deadline;
         match self.judge.judge(sent.question, sent.mark, answer.code, answer.body) {
             // What a closed loop gets after its end would make it longer.
             Ok(()) if is_in_time => {
@@ -355,6 +368,7 @@ impl<J: Judge> Asker<'_, J> {
     }
 
     fn lose(&mut self, link: &mut Link, (fault, words): Loss) {
+        self.lost += usize::from(!link.is_lost);
         link.is_lost = true;
         link.output.clear();
         let unanswered = self.window.lose(link.number) as u64;

@@ -217,7 +217,7 @@ impl Judge for Exact<'_> {
 }
 
 impl Report {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self {
             answers: 0,
             late_answers: 0,
@@ -225,6 +225,16 @@ impl Report {
             latencies: latency_histogram()?,
             sent_late_max: 0,
         })
+    }
+
+    /// The answers of another thread, too.
+    pub(crate) fn merge(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.answers += other.answers;
+        self.late_answers += other.late_answers;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latencies.add(&other.latencies)?;
+        self.sent_late_max = self.sent_late_max.max(other.sent_late_max);
+        Ok(())
     }
 
     fn record(&mut self, latency: Duration) {

@@ -7,6 +7,8 @@
 //! The version of a changing registration stands in its data version, in its opaque, and, modulo a number, in the queues
 //! of every topic: [`queues_of`]. Whoever asks for a route meanwhile sees how old the answer is.
 
+mod frame;
+
 use std::{
     collections::VecDeque,
     io::{self, ErrorKind, Read as _, Write as _},
@@ -23,10 +25,10 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use bytes::{Buf as _, BytesMut};
 use hdrhistogram::Histogram;
-use memchr::memmem;
 
+use self::frame::Frame;
 use crate::{
-    client::{Client, Codec, Query, write_digits},
+    client::{Client, Codec, Query},
     cluster::{Broker, TOPICS_OF_ONE_REGISTRATION, queues_in_route},
     faults::{Fault, Faults},
     load::latency_histogram,
@@ -46,6 +48,8 @@ pub struct StormPlan {
     pub changed: bool,
     /// How many registrations of one broker may wait for their answers. One that is due beyond that is not sent.
     pub in_flight_max: usize,
+    /// How long after the end answers may still come, and how long a first answer or a write may take.
+    pub timeout: Duration,
 }
 
 impl StormPlan {
@@ -57,6 +61,7 @@ impl StormPlan {
             period,
             changed,
             in_flight_max: IN_FLIGHT_MAX,
+            timeout: TIMEOUT,
         }
     }
 }
@@ -77,6 +82,24 @@ pub struct StormReport {
 }
 
 impl StormReport {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        Ok(Self { due: 0, sent: 0, applied: 0, latencies: latency_histogram()?, errors: Faults::default() })
+    }
+
+    pub(crate) fn apply(&mut self, latency: Duration) {
+        self.applied += 1;
+        self.latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.due += other.due;
+        self.sent += other.sent;
+        self.applied += other.applied;
+        self.latencies.add(&other.latencies)?;
+        self.errors.merge(&other.errors);
+        Ok(())
+    }
+
     /// The part of those that were due that was applied, in percent.
     pub fn applied_percent(&self) -> f64 {
         self.applied as f64 * 100.0 / self.due.max(1) as f64
@@ -121,8 +144,8 @@ const VERSION_FIRST: u32 = 1_000_000_000;
 const FIRST_BROKER: usize = 60_000;
 /// A broker sends the next registration when the last one has failed or taken too long; a few may overlap.
 const IN_FLIGHT_MAX: usize = 4;
-/// How long after the end answers may still come, and how long a write may take.
-const GRACE: Duration = Duration::from_secs(30);
+/// A JVM that collects its garbage needs seconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a reader looks whether it is over.
 const READ_TIMEOUT: Duration = Duration::from_millis(50);
 const READ_BYTES: usize = 4 << 10;
@@ -147,7 +170,7 @@ impl Storm {
             let broker =
                 Broker { version: VERSION_FIRST.into(), queues: queues_of(VERSION_FIRST), ..Broker::new(number) };
             let frame = Frame::of(&broker, &plan.topics)?;
-            let mut link = Link::connect(addr)?;
+            let mut link = Link::connect(addr, plan.timeout)?;
             link.register(&frame).with_context(|| format!("the first registration of {}", broker.name))?;
             prepared.push((broker, frame, link));
         }
@@ -158,18 +181,18 @@ impl Storm {
         let turn = plan.period / prepared.len() as u32;
         let members = prepared.into_iter().zip(0..).map(|((broker, frame, link), number)| {
             let counters = Arc::<Counters>::default();
-            let times = Times { start: start + turn * number, period: plan.period, end: Arc::clone(&end) };
+            let clock = Clock { start: start + turn * number, period: plan.period, end: Arc::clone(&end) };
             let sender = Sender {
                 frame,
                 stream: link.stream.try_clone()?,
-                times: times.clone(),
+                clock: clock.clone(),
                 counters: Arc::clone(&counters),
                 changed: plan.changed,
                 in_flight_max: plan.in_flight_max,
             };
             let (latencies, faults) = (latency_histogram()?, Faults::default());
             let newest = plan.changed.then(|| (Arc::clone(&versions), number as usize));
-            let reader = Reader { link, times, counters: Arc::clone(&counters), newest, latencies, faults };
+            let reader = Reader { link, clock, counters: Arc::clone(&counters), newest, latencies, faults };
             let sender = thread::Builder::new().name("storm-send".into()).spawn(move || sender.run())?;
             let reader = thread::Builder::new().name("storm-read".into()).spawn(move || reader.run())?;
             Ok(Member { broker, counters, sender: Some(sender), reader: Some(reader) })
@@ -192,29 +215,34 @@ impl Storm {
     }
 
     /// Ends the storm: waits for the answers that are missing, looks whether the last registration is visible in the route
-    /// of a topic, and unregisters the brokers.
+    /// of a topic, and unregisters the brokers. What went wrong with any of it is in the report.
     ///
     /// # Errors
-    /// When the server cannot be asked any more. What went wrong during the storm is in the report.
+    /// When there is no memory for latencies.
     pub fn finish(mut self) -> anyhow::Result<StormReport> {
         let _ = self.end.set(Instant::now());
-        let latencies = latency_histogram()?;
-        let mut report = StormReport { due: 0, sent: 0, applied: 0, latencies, errors: Faults::default() };
-        let mut client = Client::connect(self.addr)?;
+        let mut report = StormReport::new()?;
         let mut links = Vec::new();
         for member in &mut self.members {
             links.push(member.join(&mut report)?);
         }
+        if let Err(error) = self.look_and_unregister(&mut report.errors) {
+            report.errors.add(Fault::of(&error), || format!("at the end of a storm: {error:#}"));
+        }
+        Ok(report)
+    }
+
+    fn look_and_unregister(&self, errors: &mut Faults) -> anyhow::Result<()> {
+        let mut client = Client::connect_for(self.addr, self.plan.timeout)?;
         for (place, member) in self.members.iter().enumerate() {
             // Of a broker that has lost its connection nothing needs to be there, and what is not answered may be.
             let is_lost = member.counters.is_lost.load(Ordering::Acquire);
             if !is_lost && member.counters.in_flight().is_empty() {
-                let version = self.versions.acknowledged(place);
-                member.check_visible(&mut client, &self.plan, version, &mut report.errors)?;
+                member.check_visible(&mut client, &self.plan, self.versions.acknowledged(place), errors)?;
             }
             client.ask(&member.broker.unregistration())?;
         }
-        Ok(report)
+        Ok(())
     }
 }
 
@@ -282,27 +310,33 @@ impl Counters {
     }
 }
 
-/// When the registrations of one broker are due.
+/// When something is due, again and again, until an end that is not known before.
 #[derive(Clone, Debug)]
-struct Times {
-    start: Instant,
-    period: Duration,
-    end: Arc<OnceLock<Instant>>,
+pub(crate) struct Clock {
+    pub(crate) start: Instant,
+    pub(crate) period: Duration,
+    pub(crate) end: Arc<OnceLock<Instant>>,
 }
 
-impl Times {
-    /// The first one is due a period after the start.
-    fn due(&self, version: u32) -> Instant {
-        self.start + self.period * (version - VERSION_FIRST)
+impl Clock {
+    /// The first time is the start.
+    pub(crate) fn due(&self, turn: u32) -> Instant {
+        self.start + self.period * turn
     }
 
-    /// Sleeps until `time`; false when the end comes first.
-    fn sleep_until(&self, time: Instant) -> bool {
+    /// Says whether the end has come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.get().is_some()
+    }
+
+    /// Sleeps until this is due; false when the end comes first.
+    pub(crate) fn wait_for(&self, turn: u32) -> bool {
+        let due = self.due(turn);
         loop {
-            let is_over = self.end.get().is_some_and(|end| *end < time);
-            let left = time.saturating_duration_since(Instant::now());
-            if is_over || left.is_zero() {
-                return !is_over;
+            let ends_before = self.end.get().is_some_and(|end| *end < due);
+            let left = due.saturating_duration_since(Instant::now());
+            if ends_before || left.is_zero() {
+                return !ends_before;
             }
             thread::sleep(left.min(READ_TIMEOUT));
         }
@@ -312,7 +346,7 @@ impl Times {
 struct Sender {
     frame: Frame,
     stream: TcpStream,
-    times: Times,
+    clock: Clock,
     counters: Arc<Counters>,
     changed: bool,
     in_flight_max: usize,
@@ -327,11 +361,12 @@ impl Sender {
                 self.frame.set_version(version);
             }
             self.frame.set_opaque(version);
-            if !self.times.sleep_until(self.times.due(version)) {
+            if !self.clock.wait_for(version - VERSION_FIRST) {
                 break;
             }
             self.counters.due.fetch_add(1, Ordering::Relaxed);
-            if !self.counters.begin(version, self.in_flight_max) {
+            // What is late after the end is due, and not sent.
+            if self.clock.is_over() || !self.counters.begin(version, self.in_flight_max) {
                 continue;
             }
             match self.stream.write_all(&self.frame.bytes) {
@@ -351,7 +386,7 @@ impl Sender {
 #[derive(Debug)]
 struct Reader {
     link: Link,
-    times: Times,
+    clock: Clock,
     counters: Arc<Counters>,
     /// Where to acknowledge a version, and the place of the broker there; `None` when versions do not change.
     newest: Option<(Arc<Versions>, usize)>,
@@ -371,8 +406,9 @@ impl Reader {
         }
         let missing = self.counters.in_flight().len() as u64;
         if !self.counters.is_lost.load(Ordering::Acquire) {
-            self.faults
-                .add_many(Fault::Timeout, missing, || format!("no answer to a registration {GRACE:?} after the end"));
+            self.faults.add_many(Fault::Timeout, missing, || {
+                format!("no answer to a registration {:?} after the end", self.link.timeout)
+            });
         }
         self
     }
@@ -381,9 +417,9 @@ impl Reader {
         if self.counters.is_lost.load(Ordering::Acquire) {
             return true;
         }
-        let Some(end) = self.times.end.get() else { return false };
+        let Some(end) = self.clock.end.get() else { return false };
         let is_sent = self.counters.is_sent.load(Ordering::Acquire);
-        (is_sent && self.counters.in_flight().is_empty()) || end.elapsed() > GRACE
+        (is_sent && self.counters.in_flight().is_empty()) || end.elapsed() > self.link.timeout
     }
 
     fn lose(&mut self, fault: Fault, words: String) {
@@ -412,7 +448,7 @@ impl Reader {
         if code != 0 {
             return self.faults.add(Fault::Code, || format!("code {code} in answer to a registration"));
         }
-        let latency = now.saturating_duration_since(self.times.due(version));
+        let latency = now.saturating_duration_since(self.clock.due(version - VERSION_FIRST));
         self.latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         if let Some((versions, place)) = &self.newest {
@@ -424,18 +460,19 @@ impl Reader {
 /// The connection of a broker.
 #[derive(Debug)]
 struct Link {
+    timeout: Duration,
     stream: TcpStream,
     codec: Codec,
     input: BytesMut,
 }
 
 impl Link {
-    fn connect(addr: SocketAddr) -> anyhow::Result<Self> {
+    fn connect(addr: SocketAddr, timeout: Duration) -> anyhow::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
-        stream.set_write_timeout(Some(GRACE))?;
-        Ok(Self { stream, codec: Codec::new(), input: BytesMut::new() })
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Self { timeout, stream, codec: Codec::new(), input: BytesMut::new() })
     }
 
     fn read(&mut self) -> io::Result<usize> {
@@ -465,7 +502,9 @@ impl Link {
             match self.read() {
                 Ok(0) => bail!("the server has closed the connection"),
                 Ok(_) => {}
-                Err(error) if is_retry(&error) => ensure!(begin.elapsed() < GRACE, "no answer in {GRACE:?}"),
+                Err(error) if is_retry(&error) => {
+                    ensure!(begin.elapsed() < self.timeout, "no answer in {:?}", self.timeout);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -474,101 +513,4 @@ impl Link {
 
 fn is_retry(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-/// A registration, of which some digits change in place.
-struct Frame {
-    bytes: Vec<u8>,
-    body_at: usize,
-    opaque_at: usize,
-    crc_at: usize,
-    counter_at: usize,
-    queues_at: Vec<usize>,
-}
-
-impl Frame {
-    fn of(broker: &Broker, topics: &[String]) -> anyhow::Result<Self> {
-        let mut registration = broker.registration(topics.iter().map(String::as_str));
-        for (key, value) in &mut registration.fields {
-            if *key == "bodyCrc32" {
-                *value = "0".repeat(DIGITS);
-            }
-        }
-        let mut bytes = Vec::new();
-        Codec::new().encode(&mut bytes, &registration, VERSION_FIRST as i32);
-        let body_at = bytes.len() - registration.body.len();
-        let after = |key: &str, from: usize| {
-            let at =
-                memmem::find(&bytes[from..], key.as_bytes()).with_context(|| format!("a registration without {key}"));
-            Ok::<_, anyhow::Error>(from + at? + key.len())
-        };
-        let opaque_at = after("\"opaque\":", 0)?;
-        let crc_at = after("\"bodyCrc32\":\"", 0)?;
-        let counter_at = after("\"counter\":", body_at)?;
-        let all = |key: &'static str| memmem::find_iter(&bytes[body_at..], key).map(move |at| body_at + at + key.len());
-        // In the order of the bytes, for the sake of the cache.
-        let queues_at = all("QueueNums\":").collect();
-        let mut frame = Self { body_at, opaque_at, crc_at, counter_at, queues_at, bytes };
-        frame.set_crc();
-        Ok(frame)
-    }
-
-    fn set_opaque(&mut self, opaque: u32) {
-        write_digits(&mut self.bytes[self.opaque_at..][..DIGITS], opaque);
-    }
-
-    /// Changes the data version and the queues of all topics.
-    fn set_version(&mut self, version: u32) {
-        write_digits(&mut self.bytes[self.counter_at..][..DIGITS], version);
-        let mut queues = [0; 4];
-        write_digits(&mut queues, queues_of(version));
-        for &at in &self.queues_at {
-            self.bytes[at..][..queues.len()].copy_from_slice(&queues);
-        }
-        self.set_crc();
-    }
-
-    fn set_crc(&mut self) {
-        // The checksum has no sign bit (`UtilAll.crc32`).
-        let crc = crc32fast::hash(&self.bytes[self.body_at..]) & 0x7fff_ffff;
-        write_digits(&mut self.bytes[self.crc_at..][..DIGITS], crc);
-    }
-}
-
-/// Digits of opaques, versions and checksums.
-const DIGITS: usize = 10;
-
-#[cfg(test)]
-mod tests {
-    use server::{
-        body::{BodyLimits, parse_register_body},
-        limits::Limits,
-        remoting::{Decoded, FrameDecoder, Request},
-    };
-
-    use super::*;
-    use crate::cluster::topic_names;
-
-    #[test]
-    fn a_patched_frame_is_a_registration_of_its_version() {
-        let broker = Broker { version: VERSION_FIRST.into(), queues: queues_of(VERSION_FIRST), ..Broker::new(7) };
-        let mut frame = Frame::of(&broker, &topic_names(3)).unwrap();
-        let version = VERSION_FIRST + 12_345;
-        frame.set_version(version);
-        frame.set_opaque(version);
-        let limits = Limits::default();
-        let decoded = FrameDecoder::after_detection().decode(&frame.bytes, &limits).unwrap();
-        let Decoded::Frame(cut) = decoded else { panic!("{decoded:?}") };
-        assert_eq!(cut.consumed, frame.bytes.len());
-        let request = Request::decode(&cut, &limits).unwrap();
-        assert_eq!(request.opaque, version as i32);
-        let crc: u32 = request.ext.get("bodyCrc32").unwrap().parse().unwrap();
-        assert_eq!(crc, crc32fast::hash(cut.body.unwrap()) & 0x7fff_ffff);
-        let body = parse_register_body(cut.body, 513, false, 0, &BodyLimits::default()).unwrap();
-        assert_eq!(body.data_version.counter, Some(version.into()));
-        let topics = body.topics.unwrap();
-        let queues = i32::try_from(queues_of(version)).unwrap();
-        assert_eq!(topics.iter().count(), 3);
-        assert!(topics.iter().all(|(_, settings)| (settings.read_queues, settings.write_queues) == (queues, queues)));
-    }
 }
