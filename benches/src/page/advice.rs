@@ -184,7 +184,7 @@ fn others(best: &[&Facts], pick: &Facts) -> String {
     let names: Vec<&str> = best.iter().map(|one| one.backend).filter(|&name| name != pick.backend).collect();
     match names.as_slice() {
         [] => String::new(),
-        names => format!(" As good within the noise, but not smaller: {}.", names.join(", ")),
+        names => format!(" As good within the noise, but no smaller: {}.", names.join(", ")),
     }
 }
 
