@@ -105,7 +105,10 @@ class Browser:
         self.events = []
         return found
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
 
@@ -124,26 +127,32 @@ def look(browser, page, view, pictures):
     return [f"{name}: {problem}" for problem in browser.complaints() + seen["problems"]], seen
 
 
+def problems(browser, page, views, pictures=None, counts=None):
+    """What is wrong with the page."""
+    found, schemes = [], {}
+    for view in views:
+        complaints, seen = look(browser, page, view, pictures)
+        found += complaints
+        schemes[view[3]] = (seen["background"], seen["colour"])
+        if counts is not None:
+            counts.update(seen)
+    if len(set(schemes.values())) < len(schemes):
+        found.append("light and dark are the same")
+    return found
+
+
 def main():
     page = pathlib.Path(sys.argv[1])
     pictures = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    problems, backgrounds = [], {}
+    counts = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = Browser(profile)
-        try:
-            for view in VIEWS:
-                found, seen = look(browser, page, view, pictures)
-                problems += found
-                backgrounds[view[3]] = (seen["background"], seen["colour"])
-        finally:
-            browser.close()
-    if backgrounds["light"] == backgrounds["dark"]:
-        problems.append("light and dark are the same")
-    for problem in problems:
+        with Browser(profile) as browser:
+            found = problems(browser, page, VIEWS, pictures, counts)
+    for problem in found:
         print(f"{page.name}: {problem}")
-    if problems:
+    if found:
         sys.exit(1)
-    print(f"{page.name}: {seen['charts']} charts with {seen['series']} series, {len(VIEWS)} views, no complaint")
+    print(f"{page.name}: {counts['charts']} charts with {counts['series']} series, {len(VIEWS)} views, no complaint")
 
 
 if __name__ == "__main__":

@@ -77,6 +77,10 @@ impl Axis {
         let (low, high) = (self.place(low).unwrap_or(0.0), self.place(high).unwrap_or(1.0));
         match &self.scale {
             Scale::Linear => (low.min(0.0), if high > low.min(0.0) { high * 1.08 } else { 1.0 }),
+            Scale::Log if self.values == Values::Counted => {
+                let margin = 0.04 * (high - low).max(1.0);
+                (low - margin, high + margin)
+            }
             Scale::Log => {
                 // Never less than a decade, or noise looks like a trend.
                 let missing = (1.0 - (high - low)).max(0.0) / 2.0;

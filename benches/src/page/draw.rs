@@ -44,7 +44,7 @@ const GROUP_PART: f64 = 0.8;
 /// The marker of a bar is above it.
 const ABOVE_BAR: i32 = 8;
 /// About the width of a letter, for names that are too long for the room of a group.
-const LETTER: f64 = 6.5;
+const LETTER: f64 = 7.4;
 const LINE_WIDTH: u32 = 2;
 const WHISKER_WIDTH: u32 = 1;
 const BAND_OPACITY: f64 = 0.14;

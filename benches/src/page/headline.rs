@@ -61,7 +61,7 @@ pub(crate) fn figures(results: &Results) -> String {
             put!(out, "<div><dd>{}</dd><dt>{}</dt></div>\n", Escaped(&value), Escaped(what));
         }
     }
-    let facts = format!("{DEFAULT_BACKEND}, the default strategy.");
+    let facts = format!("Figures of {DEFAULT_BACKEND}, the default strategy.");
     if out.is_empty() {
         return format!("<p class=\"note\">{}</p>\n", Escaped(&facts));
     }

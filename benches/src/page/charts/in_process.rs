@@ -5,6 +5,7 @@ use crate::{
     page::{
         axis::{Axis, Scale},
         chart::Mark,
+        goals,
         markup::put,
         names,
         section::{Section, Wanted},
@@ -29,6 +30,7 @@ pub(super) fn section(results: &Results) -> Section {
     stalls(results, &mut section);
     changes(results, &mut section);
     registry_memory(results, &mut section);
+    goals_of_strategies(results, &mut section);
     torn(results, &mut section);
     section
 }
@@ -48,7 +50,7 @@ fn threads(results: &Results, section: &mut Section) {
             "reads-wall",
             "Lookups a second of wall time",
             1,
-            "Wall time: with more threads than processors it shows the scheduler rather than the lock.",
+            "Time on the wall: with more threads than processors it shows the scheduler rather than the lock.",
         ),
     ];
     for (measure, id, title, charts, caption) in measures {
@@ -79,10 +81,22 @@ fn mix_and_topics(at: Option<&At>) -> String {
     out
 }
 
+/// The number of topics at which a measure was taken with the most values of another condition.
+fn fullest(results: &Results, measure: Measure, key: &str) -> Option<f64> {
+    let kinds = |&topics: &f64| {
+        let mut found: Vec<f64> =
+            results.find(measure, &[("topics", topics)]).filter_map(|sample| sample.at.get(key).copied()).collect();
+        found.sort_by(f64::total_cmp);
+        found.dedup();
+        found.len()
+    };
+    values(results, measure, "topics").into_iter().max_by_key(kinds)
+}
+
 fn tails(results: &Results, section: &mut Section) {
     let measure = Measure::ReadLatency;
     let mixes = values(results, measure, "mix");
-    let most_topics = values(results, measure, "topics").pop();
+    let most_topics = fullest(results, measure, "mix");
     for percentile in [99.0, 99.9] {
         let at = |mix: f64| {
             let topics = most_topics.map(|topics| ("topics", topics));
@@ -98,20 +112,19 @@ fn tails(results: &Results, section: &mut Section) {
             y: log_us("latency"),
             mark: Mark::Dot,
             caption:
-                "Lower is better. Open loop, pinned threads; whiskers are the quartiles of the rounds. A lookup that \
-                      waits for the writer stands far above the floor; what the floor shows is the machine."
+                "Lower is better. Open loop, pinned threads. Topics change every 10 ms, one topic, a permission or an \
+                      address every ms. A lookup that waits for the writer stands far above the floor; the floor\u{2019}s own \
+                      time is the machine\u{2019}s."
                     .to_owned(),
         };
         section.add(wanted, beside(results, &groups));
     }
-    let at = most_topics.map(|topics| ("topics", topics));
-    let at: Vec<_> = at.into_iter().collect();
-    let mut storms = sweeps(results, measure, &at, PERCENTILE);
-    storms.retain(|at| !at.contains(&("mix".to_owned(), names::STEADY)));
+    let mut storms = sweeps(results, measure, &[("mix", names::RE_REGISTRATION)], PERCENTILE);
+    storms.sort_by_key(|at| topics_of(at).map(|topics| topics as u64));
     for at in first(storms, CHARTS_MAX) {
         let wanted = Wanted {
             id: format!("read-latency{}", suffix(at.as_ref())),
-            title: format!("Latency of a lookup{}", mix_and_topics(at.as_ref())),
+            title: format!("Latency of a lookup{}", while_registering(at.as_ref())),
             part: "matrix",
             x: Axis::percentiles(),
             y: log_us("latency"),
@@ -122,6 +135,15 @@ fn tails(results: &Results, section: &mut Section) {
         };
         section.add(wanted, swept(results, measure, at.as_ref(), PERCENTILE));
     }
+}
+
+fn topics_of(at: &At) -> Option<f64> {
+    at.iter().find(|(key, _)| key == "topics").map(|&(_, topics)| topics)
+}
+
+fn while_registering(at: Option<&At>) -> String {
+    let topics = at.and_then(topics_of).map(|topics| format!(" of {}", count(topics))).unwrap_or_default();
+    format!(" while 10,000 topics{topics} change every 10 ms")
 }
 
 fn stalls(results: &Results, section: &mut Section) {
@@ -157,7 +179,7 @@ fn stalls(results: &Results, section: &mut Section) {
 fn changes(results: &Results, section: &mut Section) {
     let measure = Measure::ChangeTime;
     let changes = values(results, measure, "change");
-    let most_topics = values(results, measure, "topics").pop();
+    let most_topics = fullest(results, measure, "readers");
     let readers = values(results, measure, "readers");
     let (quiet, busy) =
         (readers.first().copied(), readers.last().copied().filter(|&busy| readers.first() != Some(&busy)));
@@ -216,6 +238,19 @@ fn registry_memory(results: &Results, section: &mut Section) {
             .to_owned(),
     };
     section.add(wanted, beside(results, &groups));
+}
+
+fn goals_of_strategies(results: &Results, section: &mut Section) {
+    if results.find(Measure::ReadLatency, &[]).next().is_none() {
+        section.missing.push(("Goals of the strategies".to_owned(), "matrix"));
+        return;
+    }
+    put!(
+        section.more,
+        "<h3>Goals of the strategies</h3>\n<p class=\"note\">Each has its own; one without pays for something else, as its \
+         documentation says.</p>\n{}",
+        goals::table_of_strategies(results).html("goals")
+    );
 }
 
 /// Answers that no state gives: a number that is 0 or a defect needs no chart.
