@@ -1,6 +1,6 @@
 //! Axes: where a value is, and which values are written.
 
-use super::unit::{Unit, count};
+use super::unit::{Unit, count, trimmed};
 
 /// How a value becomes a place.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,11 @@ impl Axis {
     pub(crate) fn range(&self, low: f64, high: f64) -> (f64, f64) {
         let (low, high) = (self.place(low).unwrap_or(0.0), self.place(high).unwrap_or(1.0));
         match &self.scale {
-            Scale::Linear => (low.min(0.0), if high > low.min(0.0) { high * 1.06 } else { 1.0 }),
+            Scale::Linear => (low.min(0.0), if high > low.min(0.0) { high * 1.08 } else { 1.0 }),
+            Scale::Log if self.values == Values::Counted => {
+                let margin = 0.04 * (high - low).max(1.0);
+                (low - margin, high + margin)
+            }
             Scale::Log => {
                 // Never less than a decade, or noise looks like a trend.
                 let missing = (1.0 - (high - low)).max(0.0) / 2.0;
@@ -100,8 +104,13 @@ impl Axis {
         let ticks = values.into_iter().filter_map(|value| Some((self.place(value)?, value)));
         ticks
             .filter(|&(place, _)| place >= low && place <= high)
-            .map(|(place, value)| Tick { place, text: self.text(value) })
+            .map(|(place, value)| Tick { place, text: self.tick_text(value) })
             .collect()
+    }
+
+    fn tick_text(&self, value: f64) -> String {
+        let text = self.text(value);
+        if matches!(self.values, Values::Measured(_)) { trimmed(&text) } else { text }
     }
 
     /// A value of this axis, as it is written.

@@ -32,6 +32,8 @@ const KEY_SIZE: (u32, u32) = (30, 14);
 const Y_ROOM: u32 = 62;
 const TOP_ROOM: u32 = 26;
 const X_ROOM: u32 = 42;
+/// The right margin.
+const END_ROOM: u32 = 14;
 /// As in `style.css`; here it only decides how much room a label gets.
 const TEXT: f64 = 13.0;
 
@@ -39,15 +41,20 @@ const TEXT: f64 = 13.0;
 const MARKED_POINTS_MAX: usize = 12;
 /// The part of a group's room that its bars or dots take.
 const GROUP_PART: f64 = 0.8;
+/// The marker of a bar is above it.
+const ABOVE_BAR: i32 = 8;
+/// About the width of a letter, for names that are too long for the room of a group.
+const LETTER: f64 = 7.4;
 const LINE_WIDTH: u32 = 2;
 const WHISKER_WIDTH: u32 = 1;
 const BAND_OPACITY: f64 = 0.14;
 
-/// The keys: red says what it is, blue which series.
+/// The keys: red says what it is, blue which series, and green, in a series, what is not in its colour.
 const GRID: RGBColor = RGBColor(1, 0, 0);
 const AXIS: RGBColor = RGBColor(2, 0, 0);
 const LABEL: RGBColor = RGBColor(3, 0, 0);
 const SERIES: u8 = 4;
+const ON_BAR: u8 = 1;
 
 type Drawn<T> = Result<T, Box<dyn Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -83,12 +90,11 @@ pub(crate) fn key(slot: usize, mark: Mark) -> Drawn<String> {
             Mark::Line => {
                 root.draw(&PathElement::new([(0, middle), (width, middle)], colour.stroke_width(LINE_WIDTH)))?
             }
-            Mark::Bar => root.draw(&Rectangle::new([(8, 1), (width - 8, 2 * middle - 1)], colour.filled()))?,
+            Mark::Bar => root.draw(&Rectangle::new([(0, 1), (12, 2 * middle - 1)], colour.filled()))?,
             Mark::Dot => {}
         }
-        if mark != Mark::Bar {
-            root.draw(&marker((width / 2, middle), slot, &colour))?;
-        }
+        let at = if mark == Mark::Bar { width - 8 } else { width / 2 };
+        root.draw(&marker((at, middle), slot, &colour))?;
         root.present()?;
     }
     let dressed = dress(&svg, "class=\"key\" aria-hidden=\"true\"", &[]);
@@ -100,9 +106,10 @@ fn draw(chart: &Chart, root: &Area<'_>) -> Drawn<()> {
     let mut used: Vec<f64> = chart.used().collect();
     used.sort_by(f64::total_cmp);
     used.dedup();
-    let (x_ticks, y_ticks) = (chart.x.ticks(x_range, &used), chart.y.ticks(y_range, &[]));
+    let (mut x_ticks, y_ticks) = (chart.x.ticks(x_range, &used), chart.y.ticks(y_range, &[]));
+    let names = group_names(&chart.x, &mut x_ticks);
     let mut plot = ChartBuilder::on(root)
-        .margin_right(14)
+        .margin_right(END_ROOM)
         .margin_top(TOP_ROOM)
         .x_label_area_size(X_ROOM)
         .y_label_area_size(Y_ROOM)
@@ -117,10 +124,35 @@ fn draw(chart: &Chart, root: &Area<'_>) -> Drawn<()> {
         .axis_desc_style(label.clone())
         .draw()?;
     root.draw(&Text::new(chart.y.label, (4, 2), label.pos(Pos::new(HPos::Left, VPos::Top))))?;
+    for (place, lines) in names {
+        let (x, y) = plot.backend_coord(&(place, y_range.0));
+        for (line, below) in lines.into_iter().zip([9, 24]) {
+            root.draw(&Text::new(line, (x, y + below), label.pos(Pos::new(HPos::Center, VPos::Top))))?;
+        }
+    }
     for index in 0..chart.series.len() {
         draw_series(chart, index, root, &mut plot)?;
     }
     Ok(())
+}
+
+/// Takes the names of groups out of the marks of an axis, for they may need two lines.
+fn group_names(axis: &Axis, ticks: &mut [Tick]) -> Vec<(f64, Vec<String>)> {
+    let Scale::Groups(groups) = &axis.scale else { return Vec::new() };
+    let room = f64::from(SIZE.0 - Y_ROOM - END_ROOM) / groups.len().max(1) as f64;
+    let names = ticks.iter_mut().map(|tick| (tick.place, two_lines(&std::mem::take(&mut tick.text), room)));
+    names.collect()
+}
+
+/// A text in one line or, if it is too wide for that and has spaces, in two.
+fn two_lines(text: &str, room: f64) -> Vec<String> {
+    let is_narrow = text.chars().count() as f64 * LETTER < room;
+    let middle = text.len() / 2;
+    let spaces = text.match_indices(' ').map(|(at, _)| at);
+    match spaces.min_by_key(|at| at.abs_diff(middle)).filter(|_| !is_narrow) {
+        Some(at) => vec![text[..at].to_owned(), text[at + 1..].to_owned()],
+        None => vec![text.to_owned()],
+    }
 }
 
 /// The ends of both axes, as places.
@@ -167,14 +199,18 @@ fn draw_series(chart: &Chart, index: usize, root: &Area<'_>, plot: &mut Plot<'_,
         let whisker = |point: &Placed| {
             let ends = [(point.x, point.low), (point.x, point.high)];
             // On its own bar a whisker of the same colour would not be seen.
-            let colour = if chart.mark == Mark::Bar { AXIS } else { colour };
+            let colour = if chart.mark == Mark::Bar { RGBColor(colour.0, ON_BAR, colour.2) } else { colour };
             PathElement::new(ends, colour.stroke_width(WHISKER_WIDTH))
         };
         plot.draw_series(spread.map(whisker))?;
-        if chart.mark != Mark::Bar {
-            for place in middle() {
-                root.draw(&marker(plot.backend_coord(&place), slot, &colour))?;
-            }
+        for point in &points {
+            let at = if chart.mark == Mark::Bar {
+                let (x, y) = plot.backend_coord(&(point.x, point.high));
+                (x, y - ABOVE_BAR)
+            } else {
+                plot.backend_coord(&(point.x, point.median))
+            };
+            root.draw(&marker(at, slot, &colour))?;
         }
     }
     Ok(())
@@ -249,7 +285,7 @@ fn dress(svg: &str, attributes: &str, series: &[Series]) -> String {
     let mut open = None;
     for line in svg.lines() {
         let key = key_of(line);
-        let group = key.and_then(|(what, index)| (what == SERIES).then_some(usize::from(index)));
+        let group = key.and_then(|key| (key.0 == SERIES).then_some(usize::from(key.2)));
         // The text of a label stands on a line of its own, without a key.
         let is_element = line.starts_with('<');
         if is_element && open != group {
@@ -269,29 +305,34 @@ fn dress(svg: &str, attributes: &str, series: &[Series]) -> String {
         let size = "viewBox=";
         match (line.strip_prefix("<svg "), line.find(size)) {
             (Some(_), Some(at)) => put!(out, "<svg {attributes} {}", &line[at..]),
-            _ => out.push_str(&dress_element(line, key.map(|(what, _)| what))),
+            _ => out.push_str(&dress_element(line, key)),
         }
         out.push('\n');
     }
     out
 }
 
-/// The key in a line, as its first and last number.
-fn key_of(line: &str) -> Option<(u8, u8)> {
-    let colour = line.split('"').find(|value| value.len() == 7 && value.starts_with('#'))?;
+/// The key in a line.
+fn key_of(line: &str) -> Option<RGBColor> {
+    let colour = colour_of(line)?;
     let byte = |at: usize| colour.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-    Some((byte(1)?, byte(5)?))
+    Some(RGBColor(byte(1)?, byte(3)?, byte(5)?))
+}
+
+fn colour_of(line: &str) -> Option<&str> {
+    line.split('"').find(|value| value.len() == 7 && value.starts_with('#'))
 }
 
 /// An element with a class for what it is, or, in a series, in the colour of its group.
-fn dress_element(line: &str, what: Option<u8>) -> String {
-    let Some(what) = what else { return line.to_owned() };
-    let colour = line.split('"').find(|value| value.len() == 7 && value.starts_with('#')).unwrap_or_default();
-    if what == SERIES {
-        return line.replace(colour, "currentColor");
-    }
-    let class = [(GRID.0, "grid"), (AXIS.0, "axis"), (LABEL.0, "label")];
-    let class = class.into_iter().find(|&(key, _)| key == what).map_or("", |(_, class)| class);
+fn dress_element(line: &str, key: Option<RGBColor>) -> String {
+    let (Some(key), Some(colour)) = (key, colour_of(line)) else { return line.to_owned() };
+    let class = match key {
+        RGBColor(SERIES, ON_BAR, _) => "axis",
+        RGBColor(SERIES, ..) => return line.replace(colour, "currentColor"),
+        GRID => "grid",
+        AXIS => "axis",
+        _ => "label",
+    };
     let line = line.replace(&format!("stroke=\"{colour}\""), &format!("class=\"{class}\""));
     let line = line.replace(&format!("fill=\"{colour}\""), &format!("class=\"{class}\""));
     // The font is that of the page.
@@ -387,6 +428,13 @@ mod tests {
         assert!(chart(&empty).is_ok());
         empty.series.clear();
         assert!(chart(&empty).is_ok());
+    }
+
+    #[test]
+    fn a_long_name_has_two_lines() {
+        assert_eq!(two_lines("rolling restart", 76.0), ["rolling", "restart"]);
+        assert_eq!(two_lines("rolling restart", 200.0), ["rolling restart"]);
+        assert_eq!(two_lines("avalanche", 10.0), ["avalanche"]);
     }
 
     #[test]

@@ -18,12 +18,14 @@ pub(crate) fn sentence(results: &Results) -> String {
         return "Performance of namesrv".to_owned();
     };
     let Some(rate) = ours.median() else { return "Performance of namesrv".to_owned() };
-    let mut out = format!("{} route queries a second", Unit::PerSecond.show(rate).trim_end_matches("/s"));
+    // A number and its unit stay on one line.
+    let show = |unit: Unit, value| unit.show(value).replace(' ', "\u{a0}");
+    let mut out = format!("{} route queries a second", show(Unit::PerSecond, rate).trim_end_matches("/s"));
     if let Some(ratio) = results.of(FLOOR, Measure::QueryRate, AT).and_then(|floor| ours.ratio(floor)) {
-        put!(out, ": {} of a server that only sends a canned answer", Unit::Percent.show(100.0 * ratio));
+        put!(out, ": {} of a server that only sends a canned answer", show(Unit::Percent, 100.0 * ratio));
     }
     if let Some(ratio) = official(results).and_then(|official| ours.ratio(official)) {
-        put!(out, ", {} the official one", Unit::Times.show(ratio));
+        put!(out, ", {} the official one", show(Unit::Times, ratio));
     }
     out
 }
@@ -59,11 +61,7 @@ pub(crate) fn figures(results: &Results) -> String {
             put!(out, "<div><dd>{}</dd><dt>{}</dt></div>\n", Escaped(&value), Escaped(what));
         }
     }
-    let machine = &results.machine;
-    let mut facts = format!("{DEFAULT_BACKEND}, the default strategy");
-    if !machine.processor.is_empty() {
-        put!(facts, ", on {} ({} processors)", machine.processor, machine.cores);
-    }
+    let facts = format!("Figures of {DEFAULT_BACKEND}, the default strategy.");
     if out.is_empty() {
         return format!("<p class=\"note\">{}</p>\n", Escaped(&facts));
     }

@@ -24,7 +24,6 @@ mod unit;
 use self::{
     markup::{Escaped, put},
     subject::DEFAULT_BACKEND,
-    table::{Cell, Table},
 };
 use crate::results::{Machine, Results};
 
@@ -45,6 +44,7 @@ pub fn html(results: &Results) -> String {
         put!(out, "<p class=\"banner\" role=\"note\">{}</p>\n", Escaped(&warning));
     }
     out.push_str(&headline::figures(results));
+    out.push_str(&machine_block(&results.machine));
     put!(
         out,
         "</header>\n<nav aria-label=\"Sections\">\n<a href=\"#goals\">Goals</a>\n<a href=\"#advice\">Which backend</a>\n"
@@ -54,7 +54,7 @@ pub fn html(results: &Results) -> String {
     for section in &sections {
         out.push_str(&section.html(results));
     }
-    put!(out, "{}{}</main>\n</body>\n</html>\n", machine_section(&results.machine), limits_section(results));
+    put!(out, "{}</main>\n</body>\n</html>\n", limits_section(results));
     out
 }
 
@@ -145,21 +145,25 @@ fn advice_section(results: &Results) -> String {
     out
 }
 
-fn machine_section(machine: &Machine) -> String {
+fn machine_block(machine: &Machine) -> String {
     let Machine { date, processor, cores, memory_mib, system, compiler, commit, load: (before, after) } = machine;
     let rows = [
-        ("start of the run", format!("{date} UTC")),
+        ("start", format!("{date} UTC")),
         ("processor", processor.clone()),
         ("processors used", cores.to_string()),
         ("memory", unit::Unit::Mib.show(*memory_mib as f64)),
         ("system", system.clone()),
         ("compiler", compiler.clone()),
         ("commit", commit.clone()),
-        ("load at the start and at the end", format!("{before:.1} and {after:.1}")),
+        ("load before and after", format!("{before:.1} and {after:.1}")),
     ];
-    let rows = rows.into_iter().map(|(name, value)| vec![Cell::from(name.to_owned()), Cell::from(value)]);
-    let table = Table { head: vec!["machine".to_owned(), String::new()], rows: rows.collect() };
-    format!("<section id=\"machine\">\n<h2>Machine</h2>\n{}</section>\n", table.html("narrow"))
+    let mut out = String::from("<dl class=\"machine\" id=\"machine\">\n");
+    for (name, value) in rows {
+        let value = if value.is_empty() { "unknown" } else { &value };
+        put!(out, "<div><dt>{name}</dt><dd>{}</dd></div>\n", Escaped(value));
+    }
+    out.push_str("</dl>\n");
+    out
 }
 
 /// What was left out, and what the page as a whole does not show.

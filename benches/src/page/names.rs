@@ -1,11 +1,17 @@
 //! Names of conditions that are numbers in a file of results.
 
-/// Loads of the comparison in process, by their number. The first one changes nothing.
-const MIXES: [&str; 5] = ["steady", "rolling restart", "avalanche", "topic storm", "admin scan"];
+/// What is done to the registry while it is read, by its number: short names for charts.
+const MIXES: [&str; 4] = ["lookups only", "one topic", "10,000 topics", "permission or address"];
 /// The mix without any change.
 pub(crate) const STEADY: f64 = 0.0;
+/// The mix in which a broker registers up to 10,000 topics, all of them changed, every 10 ms.
+pub(crate) const RE_REGISTRATION: f64 = 2.0;
 /// Changes of the writer, by their number.
-const CHANGES: [&str; 4] = ["topic", "wipe", "address", "register"];
+const CHANGES: [&str; 5] = ["one topic", "permission", "address", "address, compared", "10,000 topics"];
+/// A broker's permission is taken away or given back.
+pub(crate) const PERMISSION: f64 = 1.0;
+/// A broker returns under another address.
+pub(crate) const ADDRESS: f64 = 2.0;
 /// Operations whose instructions are counted, by their number.
 const OPERATIONS: [&str; 14] = [
     "route of a topic, without its frame",
@@ -48,7 +54,8 @@ mod tests {
 
     #[test]
     fn a_number_without_a_name_is_shown() {
-        assert_eq!(mix(STEADY), "steady");
+        assert_eq!(mix(STEADY), "lookups only");
+        assert_eq!(mix(RE_REGISTRATION), "10,000 topics");
         assert_eq!(mix(99.0), "mix 99");
         assert_eq!(change(-1.0), "change -1");
         assert_eq!(operation(0.5), "operation 0.5");

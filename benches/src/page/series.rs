@@ -31,6 +31,9 @@ impl Point {
     }
 }
 
+/// Keys that say something of a sample and are no condition of it: workers of the floor, more threads than processors.
+const NOTES: [&str; 2] = [super::floor::WORKERS, "oversubscribed"];
+
 /// Conditions, as they are compared.
 pub(crate) type At = Vec<(String, f64)>;
 
@@ -72,8 +75,7 @@ pub(crate) fn sweeps(results: &Results, measure: Measure, at: &[(&str, f64)], ke
     let mut found: Vec<(At, Vec<f64>, usize)> = Vec::new();
     for sample in results.find(measure, at) {
         let Some(&value) = sample.at.get(key) else { continue };
-        // The number of workers of the floor is not a condition of the others.
-        let is_other = |name: &str| name != key && name != super::floor::WORKERS;
+        let is_other = |name: &str| name != key && !NOTES.contains(&name);
         let others = sample.at.iter().filter(|(name, _)| is_other(name));
         let others: At = others.map(|(name, &value)| (name.clone(), value)).collect();
         let place = found.iter().position(|(at, ..)| *at == others).unwrap_or_else(|| {

@@ -19,9 +19,12 @@ pub(crate) const SLOTS: usize = 12;
 const FLOOR_SLOT: usize = BACKENDS.len();
 const FREE_SLOT: usize = FLOOR_SLOT + 4;
 
-/// Whether it is the floor, of so many workers or of a registry that never changes.
+/// The floor in process: a registry that never changes for its readers.
+const FROZEN: &str = "frozen";
+
+/// Whether it is the floor, of so many workers or in process.
 pub(crate) fn is_floor(subject: &str) -> bool {
-    subject == FLOOR || subject.starts_with("floor ")
+    subject == FLOOR || subject == FROZEN || subject.starts_with("floor ")
 }
 
 /// Whether it is another program.

@@ -160,42 +160,64 @@ fn sizes(results: &mut Results, noise: &mut Noise) {
 }
 
 fn in_process(results: &mut Results, noise: &mut Noise) {
-    let baselines = [Invented("floor", 1.0, 1.0, 1.0, 1.0), Invented("dirty", 1.0, 1.05, 1.0, 1.0)];
-    for Invented(subject, time, tail, memory, change) in BACKENDS.iter().chain(&baselines) {
-        for topics in [1e4, 5e4_f64] {
-            let slow = topics.log10() / 4.0;
-            for mix in 0..5 {
-                let at = [("mix", f64::from(mix)), ("topics", topics)];
-                let tail = if mix == 0 { 1.0 } else { tail / f64::from(mix) };
-                noise.add_tail(results, Measure::ReadLatency, subject, &at, (0.5 * slow, tail));
-                let torn = if *subject == "dirty" && mix > 0 { 13_678.0 } else { 0.0 };
-                results.samples.push(Sample::new(Measure::Torn, *subject, &at, vec![torn; ROUNDS]));
-                for threads in [1.0, 2.0_f64] {
-                    let at = [at[0], at[1], ("threads", threads)];
-                    let shared = if *subject == "rwlock" { 0.7 } else { 1.0 };
-                    let rate = 8.2 * threads.powf(shared) / time;
-                    noise.add(results, Measure::ReadRateCpu, subject, &at, rate);
-                    noise.add(results, Measure::ReadRate, subject, &at, 0.9 * rate);
-                }
+    let baselines = [Invented("frozen", 1.0, 1.0, 1.0, 1.0), Invented("dirty", 1.0, 1.05, 1.0, 1.0)];
+    for invented in BACKENDS.iter().chain(&baselines) {
+        for topics in [1e3, 1e4, 1e5] {
+            reads(results, noise, invented, topics);
+        }
+        changes(results, noise, invented);
+        let Invented(subject, _, _, memory, _) = *invented;
+        for topics in [1e4, 1e5] {
+            for (rewrites, grown) in [(0.0, 1.0), (20.0, 1.08)] {
+                let at = [("topics", topics), ("rewrites", rewrites)];
+                noise.add(results, Measure::RegistryMemory, subject, &at, 4.2e-4 * topics * memory * grown);
             }
         }
-        for kind in 0..4 {
-            for readers in [0.0, 2.0] {
-                let at = [("change", f64::from(kind)), ("topics", 1e4), ("readers", readers)];
-                let stall =
-                    if readers > 0.0 && matches!(*subject, "left-right" | "dashmap" | "dirty") { 300.0 } else { 1.0 };
-                noise.add_tail(results, Measure::ChangeTime, subject, &at, (3.8 * change * f64::from(kind + 1), stall));
+    }
+}
+
+fn reads(results: &mut Results, noise: &mut Noise, &Invented(subject, time, tail, ..): &Invented, topics: f64) {
+    let has_all = topics == 1e4;
+    for (mix, hurts) in [(0.0, 0.0), (1.0, 0.01), (2.0, 1.0), (3.0, 0.02)] {
+        if !has_all && mix != 0.0 && mix != 2.0 {
+            continue;
+        }
+        let at = [("mix", mix), ("topics", topics)];
+        let tail = (1.0 + (tail - 1.0) * hurts).max(0.9);
+        noise.add_tail(results, Measure::ReadLatency, subject, &at, (0.13 * topics.log10(), tail));
+        let torn = if subject == "dirty" && mix > 0.0 { 13_678.0 } else { 0.0 };
+        results.samples.push(Sample::new(Measure::Torn, subject, &at, vec![torn; ROUNDS]));
+        for threads in [1.0, 2.0, 4.0_f64] {
+            if threads > 2.0 && !(has_all && mix == 0.0) {
+                continue;
             }
+            let mut at = vec![at[0], at[1], ("threads", threads)];
+            if threads > 2.0 {
+                at.push(("oversubscribed", 1.0));
+            }
+            let shared = if subject == "rwlock" { 0.7 } else { 1.0 };
+            let rate = 8.2 * threads.min(2.0).powf(shared) / time;
+            noise.add(results, Measure::ReadRateCpu, subject, &at, rate);
+            noise.add(results, Measure::ReadRate, subject, &at, 0.9 * rate);
         }
-        for slice in 0..40 {
-            let stall = if slice % 7 == 3 && *subject == "left-right" { 30.0 } else { 1.0 };
-            let at = [("ms", f64::from(slice) * 50.0), ("topics", 1e4)];
-            noise.add(results, Measure::WriterStall, subject, &at, 30.0 * change * stall);
+    }
+}
+
+fn changes(results: &mut Results, noise: &mut Noise, &Invented(subject, _, _, _, change): &Invented) {
+    let waits = matches!(subject, "left-right" | "dashmap" | "dirty");
+    for (kind, cost) in [3.8, 1.2, 1.8, 180.0, 900.0].into_iter().enumerate() {
+        for (topics, readers) in [(1e3, 0.0), (1e4, 0.0), (1e4, 2.0), (1e5, 0.0)] {
+            let at = [("change", kind as f64), ("topics", topics), ("readers", readers)];
+            let stall = if readers > 0.0 && waits { 300.0 } else { 1.0 };
+            noise.add_tail(results, Measure::ChangeTime, subject, &at, (cost * change, stall));
         }
-        noise.add_tail(results, Measure::Visibility, subject, &[], (0.6 * change, 1.0));
-        for (rewrites, grown) in [(0.0, 1.0), (40.0, 1.08)] {
-            let at = [("topics", 5e4), ("rewrites", rewrites)];
-            noise.add(results, Measure::RegistryMemory, subject, &at, 21.2 * memory * grown);
-        }
+    }
+    for slice in 0..30 {
+        let stall = if slice % 7 == 3 && subject == "left-right" { 30.0 } else { 1.0 };
+        let at = [("ms", f64::from(slice) * 10.0), ("topics", 1e4), ("readers", 2.0)];
+        noise.add(results, Measure::WriterStall, subject, &at, 30.0 * change * stall);
+    }
+    if subject != "frozen" {
+        noise.add_tail(results, Measure::Visibility, subject, &[("topics", 1e4)], (0.6 * change, 1.0));
     }
 }

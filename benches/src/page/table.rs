@@ -4,6 +4,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table as Text, presets::ASC
 
 use super::markup::{Escaped, put};
 
+/// What a cell says that is only about a goal that is missed.
+pub(crate) const MISSED: &str = "NO";
+
 /// A table whose first column names the row.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -76,7 +79,7 @@ impl Cell {
     fn line(&self) -> String {
         let Self { text, note, is_met } = self;
         let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
-        let missed = if *is_met == Some(false) { " MISSED" } else { "" };
+        let missed = if *is_met == Some(false) && text != MISSED { " MISSED" } else { "" };
         format!("{text}{note}{missed}")
     }
 }

@@ -61,7 +61,7 @@ impl Unit {
             Self::Us if value != 0.0 && value.abs() < 0.1 => format!("{} ns", digits(value * 1e3)),
             Self::Us => format!("{} \u{b5}s", digits(value)),
             Self::Ms if value.abs() >= 1e3 => Self::S.show(value / 1e3),
-            Self::Ms if value != 0.0 && value.abs() < 0.1 => Self::Us.show(value * 1e3),
+            Self::Ms if value != 0.0 && value.abs() < 1.0 => Self::Us.show(value * 1e3),
             Self::Ms => format!("{} ms", digits(value)),
             Self::S => format!("{} s", digits(value)),
             Self::Mib if value.abs() >= 1024.0 => format!("{} GiB", digits(value / 1024.0)),
@@ -73,6 +73,17 @@ impl Unit {
             Self::Times => format!("{}\u{d7}", digits(value)),
             Self::Count => short(value),
         }
+    }
+}
+
+/// A round number of an axis: without zeros at its end.
+pub(crate) fn trimmed(text: &str) -> String {
+    let end = text.find(|symbol: char| !(symbol.is_ascii_digit() || matches!(symbol, '.' | ','))).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    match (number, number.contains('.')) {
+        ("0", _) => number.to_owned(),
+        (_, true) => format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.')),
+        _ => text.to_owned(),
     }
 }
 
@@ -113,6 +124,11 @@ fn digits(value: f64) -> String {
     }
 }
 
+/// A whole number, all of its digits.
+pub(crate) fn exact(value: f64) -> String {
+    thousands(&format!("{value:.0}"))
+}
+
 fn thousands(text: &str) -> String {
     let mut out = String::new();
     let start = usize::from(text.starts_with('-'));
@@ -146,6 +162,11 @@ mod tests {
         }
         assert_eq!(short(398_812.0), "399 k");
         assert_eq!(short(1_250_000.0), "1.25 M");
+        assert_eq!(exact(1_234_567.0), "1,234,567");
+        assert_eq!(
+            ["0 ms", "0.500 \u{b5}s", "100 k/s", "1.50 s"].map(trimmed),
+            ["0", "0.5 \u{b5}s", "100 k/s", "1.5 s"]
+        );
         assert_eq!(count(4_096.0), "4096");
         assert_eq!(count(100_000.0), "100 k");
     }
