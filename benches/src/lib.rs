@@ -6,7 +6,9 @@
 
 pub mod client;
 pub mod cluster;
+pub mod instructions;
 pub mod load;
+pub mod matrix;
 pub mod official;
 pub mod process;
 pub mod results;
