@@ -54,8 +54,8 @@ impl Plan {
         let full = Self {
             rounds: 9,
             open: ms(100),
-            closed: ms(50),
-            stall_slices: 40,
+            closed: ms(40),
+            stall_slices: 30,
             visible_changes: 200,
             sizes: vec![Size::of(1_000, is_allowed), Size::of(10_000, is_allowed), Size::of(100_000, is_allowed)],
             memory_topics: vec![10_000, 100_000],

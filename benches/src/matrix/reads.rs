@@ -1,6 +1,7 @@
 //! Reads, while a writer changes the registry or does not.
 
 use std::{
+    ops::Add,
     sync::{
         Barrier,
         atomic::{AtomicBool, Ordering},
@@ -95,18 +96,20 @@ fn open_loop_once<R: Registry>(world: &mut World<R>, mix: Mix, length: Duration)
 /// Reads a second of so many threads that never pause, each on its processor, while the writer follows the mix.
 pub(super) fn closed_loop<R: Registry>(world: &mut World<R>, mix: Mix, threads: usize, length: Duration) -> Vec<Value> {
     let mut rates = |cores: &[usize]| -> Rates {
-        beside_writer(world, mix, cores, |asker| read_for(asker, length)).0.into_iter().sum()
+        let (threads, _) = beside_writer(world, mix, cores, |asker| read_for(asker, length));
+        threads.into_iter().fold(Rates::default(), |sum, thread| sum + thread)
     };
-    let Rates { wall, cpu } = if threads == 1 && mix == Mix::Lookups {
-        // Either processor alone, as they need not be equally fast.
-        let both: Rates = [rates(&[0]), rates(&[1])].into_iter().sum();
-        Rates { wall: both.wall / 2.0, cpu: both.cpu / 2.0 }
+    let Rates { reads, wall_seconds, cpu_seconds } = if threads == 1 && mix == Mix::Lookups {
+        // One processor after the other, as they need not be equally fast.
+        let [first, second] = [rates(&[0]), rates(&[1])];
+        Rates { wall_seconds: first.wall_seconds + second.wall_seconds, ..first + second }
     } else {
         rates(&(0..threads).map(|thread| thread % cores()).collect::<Vec<_>>())
     };
     let running = threads + usize::from(mix != Mix::Lookups);
     let at = at_threads(&[("mix", mix.index()), ("threads", threads as f64)], running);
-    vec![(Measure::ReadRate, at.clone(), wall / 1e6), (Measure::ReadRateCpu, at, cpu / 1e6)]
+    let millions = f64::from(reads) / 1e6;
+    vec![(Measure::ReadRate, at.clone(), millions / wall_seconds), (Measure::ReadRateCpu, at, millions / cpu_seconds)]
 }
 
 /// Runs `read` on a thread for each of `cores`, and beside them the writer, on the next one if there is one. Also says how
@@ -187,29 +190,38 @@ fn read_open_loop<R: Reader>(asker: &mut Asker<R>, length: Duration) -> OpenLoop
     OpenLoop { latency, torn, disturbance: waited_for_core() - waited_before }
 }
 
-/// Reads a second of wall and of processor time, of one thread or added up.
-#[derive(Clone, Copy, Debug)]
+/// What threads have read side by side.
+#[derive(Clone, Copy, Debug, Default)]
 struct Rates {
-    wall: f64,
-    cpu: f64,
+    reads: u32,
+    /// Of the slowest thread.
+    wall_seconds: f64,
+    /// Of all threads.
+    cpu_seconds: f64,
 }
 
-impl std::iter::Sum for Rates {
-    fn sum<I: Iterator<Item = Self>>(rates: I) -> Self {
-        rates.fold(Self { wall: 0.0, cpu: 0.0 }, |sum, one| Self { wall: sum.wall + one.wall, cpu: sum.cpu + one.cpu })
+impl Add for Rates {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            wall_seconds: self.wall_seconds.max(other.wall_seconds),
+            cpu_seconds: self.cpu_seconds + other.cpu_seconds,
+        }
     }
 }
 
 /// Reads without a pause.
 fn read_for<R: Reader>(asker: &mut Asker<R>, length: Duration) -> Rates {
     let (begin, cpu_before) = (Instant::now(), thread_cpu_time());
-    let mut reads = 0_u32;
+    let mut reads = 0;
     while begin.elapsed() < length {
         for _ in 0..64 {
             asker.ask();
         }
         reads += 64;
     }
-    let (wall, cpu) = (begin.elapsed(), thread_cpu_time() - cpu_before);
-    Rates { wall: f64::from(reads) / wall.as_secs_f64(), cpu: f64::from(reads) / cpu.as_secs_f64() }
+    let cpu = thread_cpu_time() - cpu_before;
+    Rates { reads, wall_seconds: begin.elapsed().as_secs_f64(), cpu_seconds: cpu.as_secs_f64() }
 }
