@@ -10,3 +10,4 @@ cargo run --release --locked -p benches -- report --quick --no-peers --out "$out
 # Shown again from what was saved.
 cargo run --release --locked -p benches -- report --from "$out/results.json" | grep -q 'route queries/s'
 grep -q '"is_complete": true' "$out/results.json"
+ci/report.sh "$out/report.html"

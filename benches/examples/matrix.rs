@@ -44,6 +44,7 @@ fn main() -> anyhow::Result<()> {
                 part.clone_from(&progress.part);
                 eprintln!("{:>4} s  {:>3}/{}  {part}", begin.elapsed().as_secs(), progress.done, progress.of);
             }
+            Ok(())
         },
         &mut |sample| {
             if is_in_summary(&sample) {

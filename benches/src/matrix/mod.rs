@@ -152,11 +152,11 @@ pub struct Progress {
 /// Measures everything and hands out what each part has shown as soon as it is done.
 ///
 /// # Errors
-/// When a registry refuses what it is told, a reader does not see a change, a process of its own fails, or a strategy gives
-/// an answer that no state gives.
+/// When a registry refuses what it is told, a reader does not see a change, a process of its own fails, a strategy gives an
+/// answer that no state gives, or `progress` says that it is enough.
 pub fn measure(
     options: &Options,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&Progress) -> anyhow::Result<()>,
     add: &mut dyn FnMut(Sample),
 ) -> anyhow::Result<()> {
     Run { plan: Plan::new(options.is_quick), done: 0, progress, add }.all(&options.child_arguments)
@@ -168,14 +168,14 @@ type Value = (Measure, Vec<(&'static str, f64)>, f64);
 struct Run<'r> {
     plan: Plan,
     done: usize,
-    progress: &'r mut dyn FnMut(&Progress),
+    progress: &'r mut dyn FnMut(&Progress) -> anyhow::Result<()>,
     add: &'r mut dyn FnMut(Sample),
 }
 
 impl Run<'_> {
     fn all(mut self, child_arguments: &[String]) -> anyhow::Result<()> {
         for size in self.plan.sizes.clone() {
-            self.say(format!("loading {} topics", size.topics), 0);
+            self.say(format!("loading {} topics", size.topics), 0)?;
             let mut subjects = subjects(size.topics)?;
             for &part in &size.parts {
                 self.part(&mut subjects, &size, part)?;
@@ -188,9 +188,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn say(&mut self, part: String, done: usize) {
+    fn say(&mut self, part: String, done: usize) -> anyhow::Result<()> {
         self.done += done;
-        (self.progress)(&Progress { part, done: self.done, of: self.plan.steps() });
+        (self.progress)(&Progress { part, done: self.done, of: self.plan.steps() })
     }
 
     /// Lets the subjects take turns; nobody is always first.
@@ -202,7 +202,7 @@ impl Run<'_> {
                 let values = subjects[at].round(part, &self.plan);
                 rounds[at].push(values.with_context(|| format!("{}, {part}", subjects[at].name()))?);
             }
-            self.say(format!("{part}, {} topics", size.topics), 1);
+            self.say(format!("{part}, {} topics", size.topics), 1)?;
         }
         for (subject, rounds) in subjects.iter().zip(&rounds) {
             let name = subject.name();
@@ -217,14 +217,14 @@ impl Run<'_> {
 
     fn memory(&mut self, topics: usize, child_arguments: &[String]) -> anyhow::Result<()> {
         for strategy in memory::STRATEGIES {
-            self.say(format!("memory of {strategy}, {topics} topics"), 0);
+            self.say(format!("memory of {strategy}, {topics} topics"), 0)?;
             let rounds = (0..self.plan.memory_rounds)
                 .map(|_| memory::measure(child_arguments, strategy, topics))
                 .collect::<anyhow::Result<Vec<_>>>()?;
             for sample in memory::samples(strategy, topics, &rounds) {
                 (self.add)(sample);
             }
-            self.say(format!("memory of {strategy}, {topics} topics"), 1);
+            self.say(format!("memory of {strategy}, {topics} topics"), 1)?;
         }
         Ok(())
     }
@@ -315,7 +315,10 @@ mod tests {
         let run = Run {
             plan,
             done: 0,
-            progress: &mut |progress| steps.push((progress.done, progress.of)),
+            progress: &mut |progress| {
+                steps.push((progress.done, progress.of));
+                Ok(())
+            },
             add: &mut |sample| samples.push(sample),
         };
         run.all(&[]).unwrap();

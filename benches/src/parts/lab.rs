@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::{NOT_ASKED_FOR, progress::Progress};
 use crate::{
+    instructions::Programs,
     peers,
     process::{self, Server},
     results::{Missing, Results},
@@ -187,6 +188,12 @@ impl Lab {
         .with_context(|| format!("{subject} does not start"))
     }
 
+    /// The programs whose instructions are counted.
+    pub(crate) fn build_instructions(&self) -> anyhow::Result<Programs> {
+        self.progress.step("instructions: building");
+        Ok(Programs { instructions: build("benches", "instructions", &[])?, namesrv: self.namesrv.clone() })
+    }
+
     /// How long a subject is loaded before it is measured: the compiler of a Java machine needs it.
     pub(crate) fn warm_up(&self, subject: Subject) -> Duration {
         match (subject, self.is_quick) {
@@ -227,19 +234,24 @@ fn miss(results: &mut Results, subject: &str, reason: String) {
     results.missing.push(Missing { subject: subject.to_owned(), reason });
 }
 
-/// Builds our server in the profile of this program, and copies it: another build would replace it.
+/// Builds our server, and copies it: another build would replace it.
 fn build_namesrv(folder: &Path) -> anyhow::Result<PathBuf> {
+    let built = build("server", "namesrv", &["--features", "all-backends"])?;
+    let program = folder.join("namesrv");
+    fs::copy(&built, &program).with_context(|| built.display().to_string())?;
+    Ok(program)
+}
+
+/// Builds a program in the profile of this one, and says where it is.
+fn build(package: &str, program: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--message-format=json", "--features", "all-backends", "-p", "server", "--bin", "namesrv"]);
+    command.args(["build", "--message-format=json", "-p", package, "--bin", program]).args(arguments);
     command.arg("--manifest-path").arg(manifest);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
-    let built = program_of(&process::run(&mut command)?).context("cargo builds no namesrv")?;
-    let program = folder.join("namesrv");
-    fs::copy(&built, &program).with_context(|| built.display().to_string())?;
-    Ok(program)
+    program_of(&process::run(&mut command)?).with_context(|| format!("cargo builds no {program}"))
 }
 
 /// The program that Cargo says it has built.

@@ -10,9 +10,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use benches::{
+    matrix::memory,
     page,
     parts::{self, BACKENDS, Lab, NOT_ASKED_FOR, PARTS, Part, Progress, Wishes, load_average, machine},
-    peers, process,
+    process,
     results::{Missing, Results},
 };
 use clap::Args;
@@ -45,6 +46,9 @@ pub(crate) struct Flags {
     /// Measure nothing, show what an earlier run has measured
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "backends", "namesrv", "no_peers", "install_peers"])]
     from: Option<PathBuf>,
+    /// Print the memory of a strategy with so many topics: what this program calls itself with
+    #[arg(long, hide = true, num_args = 2, value_names = ["STRATEGY", "TOPICS"])]
+    memory_of: Vec<String>,
 }
 
 /// As a shell says of a program that was interrupted.
@@ -53,6 +57,10 @@ const EXIT_INTERRUPTED: u8 = 130;
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    if let [strategy, topics] = &flags.memory_of[..] {
+        memory::child(strategy, topics.parse()?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(file) = &flags.from {
         let folder = flags.out.as_deref().or(file.parent()).unwrap_or(Path::new("."));
         let results = Results::load(file)?;
@@ -88,7 +96,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     measured?;
     conclude(&results, &folder);
-    Ok(if failed(&results) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if results.missing.iter().any(parts::is_failure) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn chosen(names: &[String]) -> anyhow::Result<Vec<Part>> {
@@ -138,13 +146,6 @@ fn render(results: &Results, folder: &Path) -> anyhow::Result<()> {
 fn conclude(results: &Results, folder: &Path) {
     println!("{}", page::text(results));
     println!("{}", folder.join("report.html").display());
-}
-
-/// Whether something of ours could not be measured. Other name servers may be missing.
-fn failed(results: &Results) -> bool {
-    let is_peer = |subject: &str| [peers::OFFICIAL, peers::ROCKETMQ_RUST].contains(&subject);
-    let failed = |missing: &Missing| !is_peer(&missing.subject) && !missing.reason.starts_with(NOT_ASKED_FOR);
-    results.missing.iter().any(failed)
 }
 
 /// A signal that asks this program to end ends its children first, by which the run ends and saves what it has. A second
