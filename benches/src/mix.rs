@@ -372,7 +372,7 @@ fn avalanche_step(plan: &MixPlan, number: usize) -> Stepper {
     })
 }
 
-/// Each topic is created by one step and deleted by the next one.
+/// One step makes a topic, the next one deletes it.
 fn topic_step(plan: &MixPlan, broker: String) -> Stepper {
     /// `TOPIC_NOT_EXIST`.
     const ABSENT: i32 = 17;
