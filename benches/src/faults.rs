@@ -13,6 +13,8 @@ use serde::Serialize;
 pub enum Fault {
     /// A connection could not be made.
     Connect,
+    /// A request of an open loop was not sent when it was due: too many wait for their answers.
+    Unsent,
     /// A connection was lost.
     Closed,
     /// No answer in time.
@@ -31,13 +33,23 @@ pub enum Fault {
 
 impl Fault {
     /// Every kind.
-    pub const ALL: [Self; 8] =
-        [Self::Connect, Self::Closed, Self::Timeout, Self::Garbage, Self::Opaque, Self::Code, Self::Body, Self::Stale];
+    pub const ALL: [Self; 9] = [
+        Self::Connect,
+        Self::Unsent,
+        Self::Closed,
+        Self::Timeout,
+        Self::Garbage,
+        Self::Opaque,
+        Self::Code,
+        Self::Body,
+        Self::Stale,
+    ];
 
     /// A short name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
+            Self::Unsent => "unsent",
             Self::Closed => "closed",
             Self::Timeout => "timeout",
             Self::Garbage => "garbage",

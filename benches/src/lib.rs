@@ -1,7 +1,8 @@
 //! Measuring instruments: the load tool and the comparison of strategies.
 //!
-//! [`client`] speaks the remoting protocol, [`load`] makes load with it, [`cluster`] plays brokers, and [`process`] starts
-//! and watches the servers that are measured.
+//! [`client`] speaks the remoting protocol, [`load`] makes load with it, [`cluster`] plays brokers, [`storm`] and [`mix`]
+//! are what they do meanwhile, and [`session`] is all of that together: a run of the load tool. [`floor`] is the server
+//! that others are compared with, and [`process`] starts and watches the servers that are measured.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -21,7 +21,7 @@ use server::remoting::RequestCode;
 
 use crate::{
     client::{Client, Query},
-    cluster::{Broker, CLUSTER, Registered, TOPICS_OF_ONE_REGISTRATION},
+    cluster::{Broker, CLUSTER, Registered, TOPICS_OF_ONE_REGISTRATION, queues_in_route, shows},
     faults::Fault,
     storm::{Clock, Storm, StormPlan, StormReport},
     versions::{Versions, queues_of},
@@ -142,6 +142,16 @@ impl Population {
         one.client = Client::connect_for(self.addr, self.timeout).map_err(wrong)?;
         register(one, &self.topics).map_err(wrong)?;
         self.versions.acknowledge(place, one.broker.version as u32);
+        let Some(topic) = self.topics.last() else { return Ok(()) };
+        let (_, route) = one.client.call(&Query::route(topic)).map_err(wrong)?;
+        let queues = one.broker.queues.to_string();
+        let shown = queues_in_route(&route, &one.broker.name).map(|digits| &route[digits]);
+        if shown != Some(queues.as_bytes()) {
+            return Err((
+                Fault::Stale,
+                format!("{} has registered {queues} queues, which are not visible", one.broker.name),
+            ));
+        }
         Ok(())
     }
 
@@ -355,14 +365,14 @@ fn avalanche_step(plan: &MixPlan, number: usize) -> Stepper {
     Box::new(move |_| {
         caller.expect(0, &registration)?;
         let route = caller.expect(0, &Query::route(&topics[topics.len() / 2]))?;
-        if !crate::cluster::shows(&route, &broker) {
+        if !shows(&route, &broker) {
             return Err((Fault::Stale, format!("{} has registered and is not visible", broker.name)));
         }
         Ok(())
     })
 }
 
-/// Each topic is created by one step and deleted by the next one.
+/// One step makes a topic, the next one deletes it.
 fn topic_step(plan: &MixPlan, broker: String) -> Stepper {
     /// `TOPIC_NOT_EXIST`.
     const ABSENT: i32 = 17;

@@ -129,6 +129,8 @@ impl Summary {
 
 /// Of topics that need a name when none is given.
 const TOPIC_PREFIX: &str = "nsbench-";
+/// Far more than one machine can send; what is due and not sent is counted one by one.
+const PER_SECOND_MAX: u64 = 10_000_000;
 /// How often a session tells how far it is.
 const MOMENT: Duration = Duration::from_secs(1);
 /// How often it looks whether it is over.
@@ -297,7 +299,11 @@ impl Session {
             self.connections > 0 && self.in_flight > 0 && self.topics > 0,
             "connections, requests in flight and topics must be 1 or more"
         );
-        ensure!(self.per_second != Some(0), "0 requests a second are none");
+        let per_second = self.per_second.unwrap_or(1);
+        ensure!(
+            (1..=PER_SECOND_MAX).contains(&per_second),
+            "requests a second are 1 to {PER_SECOND_MAX}, not {per_second}"
+        );
         ensure!(self.timeout > Duration::ZERO, "no answer comes in no time");
         ensure!(self.storm_period > Duration::ZERO, "the period of a storm cannot be 0");
         ensure!(!self.populate || self.brokers > 0, "topics are registered by 1 broker or more");

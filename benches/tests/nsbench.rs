@@ -243,6 +243,33 @@ fn a_server_that_answers_others() {
 }
 
 #[test]
+fn what_happens_beside_is_looked_at() {
+    // It says yes to everything and does nothing.
+    let yes = serve(|_, frame| Some(right(frame)));
+    for (mix, fault) in [
+        ("steady --storm-period 50ms", "stale"),
+        ("rolling-restart --storm-period 50ms", "stale"),
+        ("avalanche", "stale"),
+        ("topic-storm", "code"),
+        ("admin-scan --storm-period 50ms", "body"),
+    ] {
+        let flags = format!("-z 300ms --topics 3 --storm-brokers 3 --storm-topics 3 --output json --mix {mix}");
+        let run = Run::of(yes, &flags);
+        let value: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stdout));
+        assert!(!run.is_good && number(&value["beside"]["errors"][fault]["count"]) > 0, "{mix}: {value}");
+        assert!(number(&value["errors"]["body"]["count"]) > 0, "{value}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_counted() {
+    let silent_after = |number, frame: &Frame| Some(if number < 100 { right(frame) } else { Vec::new() });
+    let run = Run::bad(serve(silent_after), "--no-populate -c 1 -z 1s -q 1000000 --timeout 1500ms", "requests wait");
+    let sum = run.row("right answers") + run.row("unsent") + run.row("timeout");
+    assert!(sum == 1_000_000 && run.row("unsent") > 100_000, "{}", run.stdout);
+}
+
+#[test]
 fn flags_that_make_no_sense() {
     let addr = SocketAddr::from(([127, 0, 0, 1], 1));
     for (flags, words) in [

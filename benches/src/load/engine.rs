@@ -107,6 +107,8 @@ const READ_BYTES: usize = 256 << 10;
 const TICK: Duration = Duration::from_millis(100);
 /// A thread sleeps at least that long: requests that are due meanwhile are sent together.
 const SLEEP_MIN: Duration = Duration::from_micros(100);
+/// How many requests of an open loop may wait for their answers, in one thread: some 50 MB of memory.
+const WAITING_MAX: usize = 1 << 18;
 const TIMER: Token = Token(usize::MAX);
 
 /// Runs a load in this thread.
@@ -257,6 +259,10 @@ impl<J: Judge> Engine<'_, J> {
             }
             let at = (self.next_turn % self.links.len() as u64) as usize;
             self.next_turn += 1;
+            if self.asker.window.open() >= WAITING_MAX {
+                self.asker.faults.add(Fault::Unsent, || format!("{WAITING_MAX} requests wait for their answers"));
+                continue;
+            }
             // The next one takes the requests of one that is lost.
             let (before, after) = self.links.split_at_mut(at);
             if let Some(link) = after.iter_mut().chain(before).find(|link| !link.is_lost) {

@@ -233,7 +233,7 @@ mod tests {
             cli.load.session().unwrap_err().to_string()
         };
         assert!(without("-c", "0").contains("connections"));
-        assert!(without("-q", "0").contains("0 requests"));
+        assert!(without("-q", "0").contains("1 to 10000000"));
         assert!(without("--brokers", "0").contains("1 broker"));
     }
 }
