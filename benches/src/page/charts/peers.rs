@@ -84,7 +84,7 @@ pub(super) fn section(results: &Results) -> Section {
     }
     let table = goals::table_of_peers(results);
     if !table.rows.is_empty() {
-        put!(section.more, "<h3>What the goals are about</h3>\n{}", table.html("goals"));
+        put!(section.more, "<h3>The measures of the goals, ours and theirs</h3>\n{}", table.html("goals"));
     }
     section
 }
