@@ -187,10 +187,8 @@ fn changes(results: &Results, section: &mut Section) {
     let readers = values(results, measure, "readers");
     let (quiet, busy) =
         (readers.first().copied(), readers.last().copied().filter(|&busy| readers.first() != Some(&busy)));
-    let charts = [
-        (quiet, 50.0, "Half of all changes take less, nobody reads"),
-        (busy, 99.0, "p99 of a change while readers read"),
-    ];
+    let charts =
+        [(quiet, 50.0, "Median of a change while nobody reads"), (busy, 99.0, "p99 of a change while readers read")];
     for (readers, percentile, title) in charts {
         let at = |change: f64| {
             let more = [readers.map(|readers| ("readers", readers)), most_topics.map(|topics| ("topics", topics))];
