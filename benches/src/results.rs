@@ -55,6 +55,7 @@ pub struct Sample {
     pub at: BTreeMap<String, f64>,
     /// One value a round, in the unit of the measure. The rounds of subjects with the same conditions were interleaved, so
     /// a ratio is one of values with the same index.
+    #[serde(deserialize_with = "rounds")]
     pub rounds: Vec<f64>,
 }
 
@@ -209,14 +210,15 @@ impl Sample {
         at.iter().all(|&(key, value)| self.at.get(key) == Some(&value))
     }
 
-    /// The median of the rounds.
+    /// The median of the rounds, if it is a number.
     pub fn median(&self) -> Option<f64> {
-        quantile(&self.rounds, 0.5)
+        quantile(&self.rounds, 0.5).filter(|median| median.is_finite())
     }
 
-    /// The first and the third quartile of the rounds.
+    /// The first and the third quartile of the rounds, each the one farther from the median where it is between two.
     pub fn quartiles(&self) -> Option<(f64, f64)> {
-        quantile(&self.rounds, 0.25).zip(quantile(&self.rounds, 0.75))
+        let negated: Vec<f64> = self.rounds.iter().map(|value| -value).collect();
+        quantile(&self.rounds, 0.25).zip(quantile(&negated, 0.25).map(|value| -value))
     }
 
     /// The median of the ratios of the rounds to those of `other`.
@@ -224,6 +226,12 @@ impl Sample {
         let ratios: Vec<f64> = self.rounds.iter().zip(&other.rounds).map(|(ours, theirs)| ours / theirs).collect();
         quantile(&ratios, 0.5).filter(|ratio| ratio.is_finite())
     }
+}
+
+/// JSON has no numbers that are none: they are saved as `null`.
+fn rounds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Vec<f64>, D::Error> {
+    let rounds = Vec::<Option<f64>>::deserialize(input)?;
+    Ok(rounds.into_iter().map(|value| value.unwrap_or(f64::NAN)).collect())
 }
 
 /// The value below which such a part of the values is, the nearest one of them; `None` of none.
@@ -270,5 +278,22 @@ mod tests {
         assert_eq!(ours.ratio(&theirs), Some(1.0));
         assert_eq!(ours.ratio(&Sample::new(Measure::QueryRate, "floor", &[], Vec::new())), None);
         assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 0.5), Some(2.0));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_saved_and_are_no_median() {
+        let sample = Sample::new(Measure::QueryCpu, "rwlock", &[], vec![f64::NAN, 1.0, f64::INFINITY]);
+        let text = serde_json::to_string(&sample).unwrap();
+        let loaded: Sample = serde_json::from_str(&text).unwrap();
+        assert!(loaded.rounds[0].is_nan() && loaded.rounds[1] == 1.0 && loaded.rounds[2].is_nan());
+        assert_eq!(loaded.median(), None);
+    }
+
+    #[test]
+    fn quartiles_are_on_both_sides() {
+        let of = |rounds: &[f64]| Sample::new(Measure::QueryRate, "rwlock", &[], rounds.to_vec()).quartiles();
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some((1.0, 3.0)));
+        assert_eq!(of(&[5.0, 3.0, 1.0, 2.0, 4.0]), Some((2.0, 4.0)));
+        assert_eq!((of(&[7.0]), of(&[])), (Some((7.0, 7.0)), None));
     }
 }

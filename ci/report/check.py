@@ -76,7 +76,7 @@ class Browser:
         return json.loads(message)
 
     def open(self, page):
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=page.as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.receive())
 
@@ -142,7 +142,7 @@ def problems(browser, page, views, pictures=None, counts=None):
 
 
 def main():
-    page = pathlib.Path(sys.argv[1])
+    page = pathlib.Path(sys.argv[1]).resolve(strict=True)
     pictures = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
     counts = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

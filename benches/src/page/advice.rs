@@ -16,6 +16,8 @@ const NOISE: f64 = 1.1;
 const TAIL_NOISE: f64 = 1.25;
 /// With a p99 of more than so many times the floor's, lookups wait for registrations.
 pub(crate) const TAIL_MAX: f64 = 5.0;
+/// A registry that never changes answers within some microseconds; when its p99 is larger, the scheduler was measured.
+const FLOOR_MAX_US: f64 = 500.0;
 /// Who wants a good tail pays for it with so many times the smallest memory at most.
 const MEMORY_BUDGET: f64 = 1.35;
 /// A strategy that is worse than the best by such a factor loses there.
@@ -94,7 +96,12 @@ fn tails(facts: &[Facts]) -> Option<Advice> {
     let best = lowest(&candidates, ratio, TAIL_NOISE);
     let pick = thriftiest(&best)?;
     let tail = pick.tail.as_ref()?;
-    let verdict = if tail.over_floor > TAIL_MAX { " Lookups wait with every strategy of this run." } else { "" };
+    let floor_us = tail.us / tail.over_floor;
+    let verdict = match tail.over_floor {
+        _ if floor_us > FLOOR_MAX_US => " The floor waited as well: the machine was busy, and this says little.",
+        over_floor if over_floor > TAIL_MAX => " Lookups wait with every strategy of this run.",
+        _ => "",
+    };
     let reason = format!(
         "The p99 of a lookup is {} at worst ({}), {} the floor's.{}{verdict}",
         Unit::Us.show(tail.us),
@@ -186,7 +193,7 @@ fn others(best: &[&Facts], pick: &Facts) -> String {
     let names: Vec<&str> = best.iter().map(|one| one.backend).filter(|&name| name != pick.backend).collect();
     match names.as_slice() {
         [] => String::new(),
-        names => format!(" As good within the noise, but no smaller: {}.", names.join(", ")),
+        names => format!(" As good within the noise, for no less memory: {}.", names.join(", ")),
     }
 }
 
@@ -287,6 +294,13 @@ mod tests {
         let both = run([60.0, 50.0], [60.0, 66.0], [5.0, 5.0]);
         let advice = advise(&both);
         assert!(advice.iter().any(|advice| advice.reason.contains("Lookups wait with every strategy")), "{advice:?}");
+    }
+
+    #[test]
+    fn a_busy_machine_is_told() {
+        let mut busy = run([2_000.0, 2_100.0], [60.0, 66.0], [5.0, 5.0]);
+        busy.samples[0].rounds = vec![1_900.0];
+        assert!(advise(&busy).iter().any(|advice| advice.reason.contains("The floor waited as well")));
     }
 
     #[test]

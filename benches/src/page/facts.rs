@@ -3,7 +3,6 @@
 use super::{
     names,
     subject::{BACKENDS, FLOOR},
-    unit::count,
 };
 use crate::results::{Measure, Results, Sample};
 
@@ -68,9 +67,8 @@ fn tail_in_process(results: &Results, backend: &str) -> Option<Tail> {
     let tails = samples.filter_map(|sample| {
         let at: Vec<(&str, f64)> = sample.at.iter().map(|(key, &value)| (key.as_str(), value)).collect();
         let over_floor = sample.ratio(results.of(FLOOR, Measure::ReadLatency, &at)?)?;
-        let topics = sample.at.get("topics").map(|&topics| format!(" of {}", count(topics)));
-        let place =
-            format!("in process, {} changing{}", names::mix(names::RE_REGISTRATION), topics.unwrap_or_default());
+        let topics = sample.at.get("topics").map_or_else(|| "topics".to_owned(), |&topics| names::changing(topics));
+        let place = format!("in process, {topics} changing every 10 ms");
         Some(Tail { us: sample.median()?, over_floor, place })
     });
     tails.max_by(|one, two| one.over_floor.total_cmp(&two.over_floor))
@@ -105,7 +103,7 @@ mod tests {
         let mut results = Results { samples, ..Results::default() };
         let tail = all(&results).pop().unwrap().tail.unwrap();
         assert_eq!((tail.us, tail.over_floor), (20.0, 10.0));
-        assert_eq!(tail.place, "in process, 10,000 topics changing of 10 k");
+        assert_eq!(tail.place, "in process, 10,000 of 10,000 topics changing every 10 ms");
         results.samples.retain(|sample| sample.subject != FLOOR);
         assert!(all(&results).is_empty());
         results.samples.push(Sample::new(Measure::StormLatency, "cached", &[P99], vec![900.0]));

@@ -2,7 +2,7 @@
 
 use super::{
     names,
-    subject::{BACKENDS, DEFAULT_BACKEND, FLOOR, OFFICIAL},
+    subject::{BACKENDS, DEFAULT_BACKEND, FLOOR, OFFICIAL, is_peer},
     table::{Cell, MISSED, Table},
     unit::{Unit, trimmed},
 };
@@ -201,6 +201,38 @@ pub(crate) fn table(results: &Results) -> Table {
 /// The same of the strategies in process.
 pub(crate) fn table_of_strategies(results: &Results) -> Table {
     table_of(results, STRATEGIES)
+}
+
+/// What the goals are about, as it was measured of the default strategy and of other name servers; rows of which these have
+/// no value are left out.
+pub(crate) fn table_of_peers(results: &Results) -> Table {
+    let mut peers: Vec<&str> = results.samples.iter().map(|sample| sample.subject.as_str()).collect();
+    peers.retain(|subject| is_peer(subject));
+    peers.sort_unstable();
+    peers.dedup();
+    let mut table = Table::default();
+    table.head.extend(["", DEFAULT_BACKEND].into_iter().chain(peers.iter().copied()).map(str::to_owned));
+    for goal in SERVER {
+        let (Source::Value(measure, at) | Source::OverFloor(measure, at, _)) = goal.source else { continue };
+        let cell = |subject: &str| match results.of(subject, measure, at) {
+            Some(sample) => Cell {
+                text: sample.median().map_or_else(|| "-".to_owned(), |value| Unit::of(measure).show(value)),
+                note: spread(sample),
+                is_met: None,
+            },
+            None => Cell::from("-".to_owned()),
+        };
+        if peers.iter().any(|peer| results.of(peer, measure, at).is_some()) {
+            let name = goal.measure.trim_end_matches(", of the floor's").to_owned();
+            table.rows.push(
+                [Cell::from(name), cell(DEFAULT_BACKEND)]
+                    .into_iter()
+                    .chain(peers.iter().map(|peer| cell(peer)))
+                    .collect(),
+            );
+        }
+    }
+    table
 }
 
 fn table_of(results: &Results, goals: &[Goal]) -> Table {
@@ -413,6 +445,17 @@ mod tests {
             (row[4].text.as_str(), row[4].note.as_str(), row[4].is_met),
             ("6\u{d7}", "goal \u{2264} 5\u{d7}", Some(false))
         );
+    }
+
+    #[test]
+    fn what_peers_have_shown_stands_beside_us() {
+        let start = |subject, ms| Sample::new(Measure::Start, subject, &[], vec![ms]);
+        let table = table_of_peers(&results(vec![start("rwlock", 2.0), start("official 5.5.0", 2_260.0)]));
+        assert_eq!(table.head, ["", "rwlock", "official 5.5.0"]);
+        let rows: Vec<Vec<&str>> =
+            table.rows.iter().map(|row| row.iter().map(|cell| cell.text.as_str()).collect()).collect();
+        assert_eq!(rows, [["start to the first answer", "2 ms", "2.26 s"]]);
+        assert!(table_of_peers(&Results::default()).rows.is_empty());
     }
 
     #[test]

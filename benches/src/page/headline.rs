@@ -58,7 +58,7 @@ pub(crate) fn figures(results: &Results) -> String {
     let mut out = String::new();
     for (value, what) in figures {
         if let Some(value) = value {
-            put!(out, "<div><dd>{}</dd><dt>{}</dt></div>\n", Escaped(&value), Escaped(what));
+            put!(out, "<div><dt>{}</dt><dd>{}</dd></div>\n", Escaped(what), Escaped(&value));
         }
     }
     let facts = format!("Figures of {DEFAULT_BACKEND}, the default strategy.");

@@ -265,7 +265,9 @@ mod tests {
         let page = html(&results);
         assert_eq!(check(&page), 0);
         assert_eq!(count(&page, "class=\"banner\""), 2);
-        assert!(page.contains("not measured (no ports left)"));
+        assert!(
+            page.contains("Not measured (no ports left): Route queries a second, with and without the storm; Latency")
+        );
         assert!(text(&results).contains("not measured"));
     }
 

@@ -1,13 +1,17 @@
 //! Names of conditions that are numbers in a file of results.
 
+use super::unit::exact;
+
 /// What is done to the registry while it is read, by its number: short names for charts.
-const MIXES: [&str; 4] = ["lookups only", "one topic", "10,000 topics", "permission or address"];
+const MIXES: [&str; 4] = ["lookups only", "one topic", "registrations", "permission or address"];
 /// The mix without any change.
 pub(crate) const STEADY: f64 = 0.0;
 /// The mix in which a broker registers up to 10,000 topics, all of them changed, every 10 ms.
 pub(crate) const RE_REGISTRATION: f64 = 2.0;
+/// So many topics change in it at most.
+const RE_REGISTERED: f64 = 1e4;
 /// Changes of the writer, by their number.
-const CHANGES: [&str; 5] = ["one topic", "permission", "address", "address, compared", "10,000 topics"];
+const CHANGES: [&str; 5] = ["one topic", "permission", "address", "address, compared", "registration"];
 /// A broker's permission is taken away or given back.
 pub(crate) const PERMISSION: f64 = 1.0;
 /// A broker returns under another address.
@@ -29,6 +33,11 @@ const OPERATIONS: [&str; 14] = [
     "route query, whole server, four at a time",
     "registration of 1,000 topics, whole server, seen before",
 ];
+
+/// Of so many topics those that change in this mix.
+pub(crate) fn changing(topics: f64) -> String {
+    format!("{} of {} topics", exact(topics.min(RE_REGISTERED)), exact(topics))
+}
 
 pub(crate) fn mix(number: f64) -> String {
     name(&MIXES, number, "mix")
@@ -55,7 +64,9 @@ mod tests {
     #[test]
     fn a_number_without_a_name_is_shown() {
         assert_eq!(mix(STEADY), "lookups only");
-        assert_eq!(mix(RE_REGISTRATION), "10,000 topics");
+        assert_eq!(mix(RE_REGISTRATION), "registrations");
+        assert_eq!(changing(1e5), "10,000 of 100,000 topics");
+        assert_eq!(changing(1e3), "1,000 of 1,000 topics");
         assert_eq!(mix(99.0), "mix 99");
         assert_eq!(change(-1.0), "change -1");
         assert_eq!(operation(0.5), "operation 0.5");

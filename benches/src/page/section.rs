@@ -64,13 +64,29 @@ impl Section {
             out.push_str("</div>\n");
         }
         out.push_str(&self.more);
-        for (title, part) in &self.missing {
-            let reasons = results.missing.iter().filter(|missing| missing.subject == *part);
-            let reason = reasons.map(|missing| missing.reason.as_str()).next();
-            let reason = reason.unwrap_or("the run has no samples of it");
-            put!(out, "<p class=\"missing\"><b>{}</b>: not measured ({}).</p>\n", Escaped(title), Escaped(reason));
+        for (reason, titles) in self.reasons(results) {
+            put!(
+                out,
+                "<p class=\"missing\">Not measured ({}): {}.</p>\n",
+                Escaped(reason),
+                Escaped(&titles.join("; "))
+            );
         }
         out.push_str("</section>\n");
         out
+    }
+
+    /// The titles of what is missing, by the reason for it.
+    fn reasons<'s>(&'s self, results: &'s Results) -> Vec<(&'s str, Vec<&'s str>)> {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (title, part) in &self.missing {
+            let told = results.missing.iter().find(|missing| missing.subject == *part);
+            let reason = told.map_or("the run has no samples", |missing| missing.reason.as_str());
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, titles)) => titles.push(title),
+                None => reasons.push((reason, vec![title])),
+            }
+        }
+        reasons
     }
 }

@@ -36,28 +36,32 @@ pub(super) fn section(results: &Results) -> Section {
 }
 
 fn threads(results: &Results, section: &mut Section) {
+    let quiet_and_not = [names::STEADY, names::RE_REGISTRATION];
     let measures = [
         (
             Measure::ReadRateCpu,
             "reads-cpu",
             "Lookups a second of processor time",
-            2,
+            &quiet_and_not[..],
             "Time of the reading threads, so that other programs do not count as contention. It does not show more threads \
-          than this machine has processors: what bounces between two caches bounces worse between many.",
+             than this machine has processors: what bounces between two caches bounces worse between many.",
         ),
         (
             Measure::ReadRate,
             "reads-wall",
-            "Lookups a second of wall time",
-            1,
-            "Time on the wall: with more threads than processors it shows the scheduler rather than the lock.",
+            "Lookups a second on the clock",
+            &quiet_and_not[..1],
+            "Other programs take their part. With more threads than processors it shows the scheduler rather than the lock.",
         ),
     ];
-    for (measure, id, title, charts, caption) in measures {
-        for at in first(sweeps(results, measure, &[], "threads"), charts) {
+    for (measure, id, title, mixes, caption) in measures {
+        for &mix in mixes {
+            let at = sweeps(results, measure, &[("mix", mix)], "threads").into_iter().next();
+            let conditions =
+                at.as_ref().map_or_else(|| format!(", {}", names::mix(mix)), |at| mix_and_topics(Some(at)));
             let wanted = Wanted {
-                id: format!("{id}{}", suffix(at.as_ref())),
-                title: format!("{title}{}", mix_and_topics(at.as_ref())),
+                id: format!("{id}-{mix}"),
+                title: format!("{title}{conditions}"),
                 part: "matrix",
                 x: Axis::counted("reading threads", Scale::Log),
                 y: linear("millions a second", measure),
@@ -76,7 +80,7 @@ fn mix_and_topics(at: Option<&At>) -> String {
         put!(out, ", {}", names::mix(mix));
     }
     if let Some(topics) = of("topics") {
-        put!(out, ", {} topics", count(topics));
+        put!(out, ", {} topics", exact(topics));
     }
     out
 }
@@ -103,7 +107,7 @@ fn tails(results: &Results, section: &mut Section) {
             [("mix", mix), (PERCENTILE, percentile)].into_iter().chain(topics).collect()
         };
         let groups: Vec<_> = mixes.iter().map(|&mix| (measure, at(mix))).collect();
-        let topics = most_topics.map(|topics| format!(", {} topics", count(topics))).unwrap_or_default();
+        let topics = most_topics.map(|topics| format!(", {} topics", exact(topics))).unwrap_or_default();
         let wanted = Wanted {
             id: format!("tails-{percentile}"),
             title: format!("p{percentile} of a lookup by load{topics}"),
@@ -112,8 +116,8 @@ fn tails(results: &Results, section: &mut Section) {
             y: log_us("latency"),
             mark: Mark::Dot,
             caption:
-                "Lower is better. Open loop, pinned threads. Topics change every 10 ms, one topic, a permission or an \
-                      address every ms. A lookup that waits for the writer stands far above the floor; the floor\u{2019}s own \
+                "Lower is better. Open loop, pinned threads. A registration changes all topics every 10 ms; one topic, a \
+                      permission or an address change every ms. A lookup that waits for the writer stands far above the floor; the floor\u{2019}s own \
                       time is the machine\u{2019}s."
                     .to_owned(),
         };
@@ -142,8 +146,8 @@ fn topics_of(at: &At) -> Option<f64> {
 }
 
 fn while_registering(at: Option<&At>) -> String {
-    let topics = at.and_then(topics_of).map(|topics| format!(" of {}", count(topics))).unwrap_or_default();
-    format!(" while 10,000 topics{topics} change every 10 ms")
+    let topics = at.and_then(topics_of).map(names::changing).unwrap_or_else(|| "topics".to_owned());
+    format!(" while {topics} change every 10 ms")
 }
 
 fn stalls(results: &Results, section: &mut Section) {
@@ -183,10 +187,8 @@ fn changes(results: &Results, section: &mut Section) {
     let readers = values(results, measure, "readers");
     let (quiet, busy) =
         (readers.first().copied(), readers.last().copied().filter(|&busy| readers.first() != Some(&busy)));
-    let charts = [
-        (quiet, 50.0, "Half of all changes take less, nobody reads"),
-        (busy, 99.0, "p99 of a change while readers read"),
-    ];
+    let charts =
+        [(quiet, 50.0, "Median of a change while nobody reads"), (busy, 99.0, "p99 of a change while readers read")];
     for (readers, percentile, title) in charts {
         let at = |change: f64| {
             let more = [readers.map(|readers| ("readers", readers)), most_topics.map(|topics| ("topics", topics))];
@@ -195,7 +197,7 @@ fn changes(results: &Results, section: &mut Section) {
         // Without a run with readers there is nothing that this chart could show.
         let wanted_changes: &[f64] = if readers.is_some() { &changes } else { &[] };
         let groups: Vec<_> = wanted_changes.iter().map(|&change| (measure, at(change))).collect();
-        let topics = most_topics.map(|topics| format!(", {} topics", count(topics))).unwrap_or_default();
+        let topics = most_topics.map(|topics| format!(", {} topics", exact(topics))).unwrap_or_default();
         let wanted = Wanted {
             id: format!("changes-{percentile}"),
             title: format!("{title}{topics}"),
@@ -225,7 +227,7 @@ fn registry_memory(results: &Results, section: &mut Section) {
         0.0 => "loaded".to_owned(),
         rewrites => format!("rewritten {} times", count(rewrites)),
     };
-    let topics = most_topics.map(|topics| format!(", {} topics", count(topics))).unwrap_or_default();
+    let topics = most_topics.map(|topics| format!(", {} topics", exact(topics))).unwrap_or_default();
     let wanted = Wanted {
         id: "registry-memory".to_owned(),
         title: format!("Resident memory of the registry alone{topics}"),

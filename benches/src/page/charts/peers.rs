@@ -5,6 +5,7 @@ use crate::{
     page::{
         axis::{Axis, Scale},
         chart::Mark,
+        goals,
         markup::put,
         names,
         section::{Section, Wanted},
@@ -80,6 +81,10 @@ pub(super) fn section(results: &Results) -> Section {
         let series = if has_peer { series } else { Vec::new() };
         let (id, title, caption) = (id.to_owned(), title.to_owned(), caption.to_owned());
         section.add(Wanted { id, title, part, x, y, mark, caption }, series);
+    }
+    let table = goals::table_of_peers(results);
+    if !table.rows.is_empty() {
+        put!(section.more, "<h3>The measures of the goals, ours and theirs</h3>\n{}", table.html("goals"));
     }
     section
 }

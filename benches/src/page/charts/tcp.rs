@@ -54,6 +54,15 @@ pub(super) fn lookups(results: &Results) -> Section {
          sockets. It does not show waiting."
             .to_owned(),
     );
+    bars(
+        Measure::GeneratorCpu,
+        "generator",
+        "How busy the load generator was",
+        "of one processor",
+        "At 100 % it is the limit, and not the server. It takes its part of the machine in any case: the ratios of rates \
+         are those of server and generator together."
+            .to_owned(),
+    );
     for in_flight in [1.0, 4.0] {
         let at = [CONNECTIONS, TOPICS, ("in_flight", in_flight)];
         let series = along(results, Measure::QueryLatency, &at, PERCENTILE);
@@ -107,7 +116,7 @@ pub(super) fn storms(results: &Results) -> Section {
         y: linear("queries a second", Measure::StormRate),
         mark: Mark::Bar,
         caption: format!(
-            "16 connections, 4 in flight. {}, and so do the brokers that register: the rate falls by what they take, too.",
+            "Higher is better. 16 connections, 4 in flight. {}, and so do the brokers that register: the rate falls by what they take, too.",
             here(results)
         ),
     };
