@@ -48,7 +48,7 @@ fn route_query(kind: SerializeType) -> Vec<u8> {
 
 /// Header and length around the route of a topic on 8 brokers, which is copied.
 fn answers(criterion: &mut Criterion) {
-    let world = World::<RwLockRegistry>::new(1, BROKERS).expect("an empty registry takes brokers");
+    let world = World::<RwLockRegistry>::new(100, BROKERS).expect("an empty registry takes brokers");
     let mut body = Vec::new();
     assert!(ask_route(&mut world.registry.reader(), &world.topics[0], &mut body));
     let mut group = criterion.benchmark_group("answer to a route query is written around its body");

@@ -128,21 +128,21 @@ pub enum Measure {
     /// Loss of a connection that carries one broker until no route shows it, ms: `brokers` not on it.
     ConnectionLoss,
 
-    // In process.
+    // In process. Where more threads than processors want to run, the conditions have `oversubscribed` (1) as well.
     /// Latency of a read, us, open loop: `mix` (see `matrix`), `topics`, `percentile`.
     ReadLatency,
     /// Millions of reads a second of wall time: `mix`, `threads`, `topics`.
     ReadRate,
-    /// Millions of reads a second of processor time of the reading threads: `mix`, `threads`, `topics`.
+    /// Millions of reads a second of processor time, that of all reading threads together: `mix`, `threads`, `topics`.
     ReadRateCpu,
     /// Answers that no state of the registry gives: `mix`, `topics`.
     Torn,
     /// Time of the writer for one change that it is told of and publishes, us: `change` (see `matrix`), `topics`, `readers`,
     /// `percentile`.
     ChangeTime,
-    /// The longest that a change took in this slice of time, us: `ms` since the start of the round, `topics`.
+    /// The longest that a change took in this slice of time, us: `ms` since the start of the round, `topics`, `readers`.
     WriterStall,
-    /// From the begin of a publication until another thread reads it, us: `percentile`.
+    /// From the begin of a change of one topic until another thread reads it, us: `topics`, `percentile`.
     Visibility,
     /// Resident memory of a process with the registry only, MiB: `topics`, `rewrites`.
     RegistryMemory,

@@ -79,11 +79,10 @@ fn longest_by_slice(times: &[Timed], slices: usize) -> Vec<Duration> {
     longest
 }
 
-/// Makes changes, one after the other with a pause between them.
+/// Makes changes, one after the other with a pause between them. Each thread has a processor, while there are some.
 fn changes<R: Registry>(world: &mut World<R>, change: Change, readers: usize, length: Duration) -> Vec<Timed> {
     thread::sleep(PAUSE);
     let (questions, is_over, start) = (&world.questions(), &AtomicBool::new(false), &Barrier::new(readers + 1));
-    let mut idle = questions.asker(1);
     thread::scope(|scope| {
         for reader in 0..readers {
             scope.spawn(move || {
@@ -95,27 +94,42 @@ fn changes<R: Registry>(world: &mut World<R>, change: Change, readers: usize, le
                 }
             });
         }
-        start.wait();
-        let mut times = Vec::new();
-        let start = Instant::now();
-        // What was done is undone before the end.
-        for turn in 0.. {
-            if start.elapsed() >= length && turn % 2 == 0 {
-                break;
-            }
-            let command = change.command(world, turn);
-            thread::sleep(CHANGE_INTERVAL);
-            let begin = start.elapsed();
-            let outcome = world.writer.execute(&command, NOW).outcome;
-            times.push(Timed { begin, time: start.elapsed() - begin });
-            assert!(!matches!(outcome, Outcome::Refused(_)), "{}: {outcome:?}", change.name());
-            // As a worker of the server and the writer do between two changes.
-            idle.refresh();
-            world.writer.tick();
-        }
-        is_over.store(true, Ordering::Relaxed);
-        times
+        let writer = scope.spawn(move || {
+            pin(readers);
+            let mut idle = questions.asker(0);
+            start.wait();
+            let times = change_for(world, change, length, || idle.refresh());
+            is_over.store(true, Ordering::Relaxed);
+            times
+        });
+        writer.join().expect("the writer does not panic")
     })
+}
+
+/// Makes changes; `between` them, a worker of the server without requests does what it does.
+fn change_for<R: Registry>(
+    world: &mut World<R>,
+    change: Change,
+    length: Duration,
+    mut between: impl FnMut(),
+) -> Vec<Timed> {
+    let mut times = Vec::new();
+    let start = Instant::now();
+    for turn in 0.. {
+        // What was done is undone before the end.
+        if start.elapsed() >= length && turn % 2 == 0 {
+            break;
+        }
+        let command = change.command(world, turn);
+        thread::sleep(CHANGE_INTERVAL);
+        let begin = start.elapsed();
+        let outcome = world.writer.execute(&command, NOW).outcome;
+        times.push(Timed { begin, time: start.elapsed() - begin });
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{}: {outcome:?}", change.name());
+        between();
+        world.writer.tick();
+    }
+    times
 }
 
 /// Times from when the writer begins with a change of one topic until a thread that reads without a pause has seen it.

@@ -244,7 +244,7 @@ impl<R: Registry> Subject for World<R> {
 
     fn round(&mut self, part: Part, plan: &Plan) -> anyhow::Result<Vec<Value>> {
         match part {
-            Part::OpenLoop(mix) => Ok(reads::open_loop(self, mix, plan.open)),
+            Part::OpenLoop(mix) => Ok(reads::open_loop(self, mix, plan)),
             Part::ClosedLoop(mix, threads) => Ok(reads::closed_loop(self, mix, threads, plan.closed)),
             Part::Changes(change, readers) => Ok(changes::under_readers(self, change, readers, plan.closed)),
             Part::Stalls => Ok(changes::stalls(self, plan.stall_slices)),

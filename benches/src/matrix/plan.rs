@@ -10,6 +10,8 @@ pub(super) struct Plan {
     pub(super) rounds: usize,
     /// Length of a round of the open loop.
     pub(super) open: Duration,
+    /// How often such a round is made again, when other programs had the processors.
+    pub(super) repeats_max: usize,
     /// Length of a round of everything that goes on without a pause.
     pub(super) closed: Duration,
     /// Slices of a round in which the writer's stalls are looked for.
@@ -54,6 +56,7 @@ impl Plan {
         let full = Self {
             rounds: 9,
             open: ms(100),
+            repeats_max: 2,
             closed: ms(40),
             stall_slices: 30,
             visible_changes: 200,
@@ -67,6 +70,7 @@ impl Plan {
         Self {
             rounds: 3,
             open: ms(40),
+            repeats_max: 0,
             closed: ms(15),
             stall_slices: 10,
             visible_changes: 50,

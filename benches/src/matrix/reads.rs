@@ -16,6 +16,7 @@ use registry_core::{Reader, Registry};
 use super::{
     Change, Mix, Value, at_threads,
     machine::{cores, pin, thread_cpu_time, waited_for_core},
+    plan::Plan,
     world::{Asker, NOW, World},
 };
 use crate::results::Measure;
@@ -26,10 +27,9 @@ const PERCENTILES: [f64; 9] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 
 const INTERVAL_NS: (u64, u64) = (4_000, 6_000);
 /// Longer latencies are counted as this.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
-/// For which part of a round of the open loop other programs may take the processors, before it is made again.
+/// For which part of a round of the open loop other programs may take the processors, before it is made again, if
+/// the plan allows it.
 const DISTURBANCE_MAX: u32 = 500;
-/// How often at most.
-const REPEATS_MAX: u32 = 2;
 /// Between rounds, in which two threads take all that two processors have: other programs get their turn here and not in
 /// the next round, and no limit on real-time threads is reached. Tests, of which no number counts, do not wait.
 pub(super) const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
@@ -57,10 +57,11 @@ impl Mix {
 /// Reads on one processor that are due at random times, while the writer on another one follows the mix.
 ///
 /// A round in which other programs had the processors is made again; what was torn counts, however disturbed it was.
-pub(super) fn open_loop<R: Registry>(world: &mut World<R>, mix: Mix, length: Duration) -> Vec<Value> {
+pub(super) fn open_loop<R: Registry>(world: &mut World<R>, mix: Mix, plan: &Plan) -> Vec<Value> {
+    let length = plan.open;
     let mut best = open_loop_once(world, mix, length);
     let mut torn = best.torn;
-    for _ in 0..REPEATS_MAX {
+    for _ in 0..plan.repeats_max {
         if best.disturbance <= length / DISTURBANCE_MAX {
             break;
         }
