@@ -52,6 +52,7 @@ unregister.not_fenced               rwlock      conformance
 disconnect.not_fenced               rwlock      conformance
 delete.leaves_unchanged_untouched   rwlock      conformance
 sweep.index_used_again_at_once      rwlock      conformance machine
+route_cache.never_renewed            rwlock      machine
 route.mappings_of_the_dead          rwlock      conformance machine
 lists.topics_of_the_dead            rwlock      conformance
 END

@@ -78,6 +78,11 @@ impl Server {
         self.start
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
     /// CPU time that the process has used so far.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 
 use server::limits::Limits;
 use server::remoting::{
-    Decoded, Encoder, Frame, FrameDecoder, FrameError, ProxyHeader, Request, RequestHeader, SerializeType,
+    Decoded, Encoder, Frame, FrameDecoder, FrameError, ProxyHeader, Request, RequestDecoder, RequestHeader,
+    SerializeType,
 };
 
 /// The bytes of a connection: the same comes out however they are split, and no header of it makes the codec panic.
@@ -63,7 +64,12 @@ fn decode_stream<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits
 fn header(serialize_type: SerializeType, data: &[u8]) {
     let limits = Limits::default();
     let frame = Frame { serialize_type, header: data, body: None, consumed: 0 };
-    let Ok(request) = Request::decode(&frame, &limits) else { return };
+    let request = Request::decode(&frame, &limits);
+    let mut with_memory = RequestDecoder::new();
+    for _ in 0..2 {
+        assert_eq!(with_memory.decode(&frame, &limits), request);
+    }
+    let Ok(request) = request else { return };
     let ext: Vec<(&str, &str)> = request.ext.iter().filter_map(|(key, _)| Some((key, request.ext.get(key)?))).collect();
     // A repaired text may have grown past what the length of a binary key can say.
     if ext.iter().any(|(key, _)| key.len() > 0x7fff) {

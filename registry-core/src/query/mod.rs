@@ -8,9 +8,11 @@
 mod broker;
 mod cluster;
 mod route;
+mod route_cache;
 mod topics;
 
 pub use broker::{BrokerVersion, Heartbeat, heartbeat, member_group, query_data_version, unchanged_registration};
 pub use cluster::{cluster_info, system_topics};
 pub use route::{RouteQuery, route};
+pub use route_cache::RouteCache;
 pub use topics::{UnitTopics, all_topics, topics_of_cluster, unit_topics};

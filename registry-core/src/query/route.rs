@@ -39,7 +39,7 @@ pub fn route(view: &impl View, query: &RouteQuery<'_>, out: &mut Vec<u8>) -> Res
     is_found
 }
 
-fn write_route(root: &Root, entry: &Entry, query: &RouteQuery<'_>, out: &mut Vec<u8>) -> bool {
+pub(super) fn write_route(root: &Root, entry: &Entry, query: &RouteQuery<'_>, out: &mut Vec<u8>) -> bool {
     let served = || {
         entry.slots.iter().filter_map(|slot| {
             let group = root.group(slot.group)?;

@@ -2,7 +2,7 @@
 //!
 //! After every step:
 //! 1. the changes that were derived, applied one after the other, give the state that is made from scratch;
-//! 2. the strategy's reader, the state from scratch and the model answer every [`Probe`] alike;
+//! 2. the strategy's reader, the routes that it keeps, the state from scratch and the model answer every [`Probe`] alike;
 //! 3. the tables agree with themselves ([`Tables::check`]).
 //!
 //! A refused registration changes nothing. What the short cut for unchanged registrations answers is what the writer
@@ -17,7 +17,7 @@ use super::{Model, Probe, ScratchView, generate, generate::Step};
 use crate::{
     Applied, Command, Image, LiveKey, Millis, Outcome, Publisher, Reader, Refusal, Registration, Registry, Stale,
     TableLimits, Tables, View,
-    query::{self, Heartbeat},
+    query::{self, Heartbeat, RouteCache},
 };
 
 /// The configuration of a state machine test: `PROPTEST_CASES` runs, or 256; what failed once is kept beside the test
@@ -55,6 +55,7 @@ struct Machine<R: Registry> {
     derived: ScratchView,
     publisher: R::Publisher,
     reader: R::Reader,
+    routes: RouteCache,
     model: Option<Model>,
     probes: Vec<Probe>,
     registrations: Vec<Registration>,
@@ -73,6 +74,7 @@ impl<R: Registry> Machine<R> {
             derived: ScratchView::empty(),
             publisher,
             reader,
+            routes: RouteCache::new(),
             model: None,
             probes: generate::probes(),
             registrations: Vec::new(),
@@ -219,6 +221,15 @@ impl<R: Registry> Machine<R> {
         for probe in &self.probes {
             let answer = self.reader.read(|view| probe.ask(view));
             assert_eq!(Ok(&answer), probe.ask(&scratch).as_ref(), "{} answers otherwise to {probe:?}", R::NAME);
+            if let Some(query) = probe.route_query() {
+                let mut out = Vec::new();
+                let is_found = self.reader.read(|view| {
+                    out.clear();
+                    self.routes.route(view, &query, &mut out)
+                });
+                let kept = if is_found { String::from_utf8_lossy(&out) } else { "none".into() };
+                assert_eq!(kept, answer, "the kept route of {probe:?}");
+            }
             if let Some(model) = &self.model {
                 assert_eq!(answer, model.ask(probe), "the tables answer {probe:?} otherwise than the model");
             }

@@ -45,14 +45,8 @@ impl Probe {
     pub fn ask(&self, view: &impl View) -> Result<String, Stale> {
         let mut out = Vec::new();
         match self {
-            Self::Route { topic, style, acting_master, zone, order_conf } => {
-                let query = query::RouteQuery {
-                    topic,
-                    style: *style,
-                    acting_master: *acting_master,
-                    zone: zone.as_deref(),
-                    order_conf: order_conf.as_deref(),
-                };
+            Self::Route { .. } => {
+                let query = self.route_query().expect("it is one");
                 if !query::route(view, &query, &mut out)? {
                     assert!(out.is_empty(), "a route that is not there wrote something");
                     return Ok("none".into());
@@ -72,5 +66,17 @@ impl Probe {
             }
         }
         Ok(String::from_utf8(out).expect("answers are UTF-8"))
+    }
+
+    /// The query of a 105.
+    pub fn route_query(&self) -> Option<query::RouteQuery<'_>> {
+        let Self::Route { topic, style, acting_master, zone, order_conf } = self else { return None };
+        Some(query::RouteQuery {
+            topic,
+            style: *style,
+            acting_master: *acting_master,
+            zone: zone.as_deref(),
+            order_conf: order_conf.as_deref(),
+        })
     }
 }

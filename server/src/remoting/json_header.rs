@@ -5,40 +5,46 @@ use std::borrow::Cow;
 use super::codes::Language;
 use super::header::{ExtFields, HeaderError, Request};
 use super::plain_json::Plain;
+use super::template::{OPEN_KEY, Spans};
 use crate::json::{self, Kind, Reader};
 use crate::limits::Limits;
 
 /// Reads a whole header into `request`, which is fresh. Unknown keys are skipped, absent and null numbers are 0, the last
-/// of equal keys counts.
-pub(super) fn decode<'a>(header: &'a [u8], request: &mut Request<'a>, limits: &Limits) -> Result<(), HeaderError> {
+/// of equal keys counts. Of a header in the usual form it says where others like it differ.
+pub(super) fn decode<'a>(
+    header: &'a [u8],
+    request: &mut Request<'a>,
+    limits: &Limits,
+) -> Result<Option<Spans>, HeaderError> {
     match json::utf8(header)? {
         Cow::Borrowed(text) => {
-            if parse_plain(text, request, limits).is_some() {
-                return Ok(());
+            let mut spans = Spans::default();
+            if parse_plain(text, request, &mut spans, limits).is_some() {
+                return Ok(Some(spans));
             }
             *request = Request::default();
-            parse(text, request, limits)
+            parse(text, request, limits)?;
         }
         // The text was repaired, so it cannot be borrowed from the frame. No client sends such a header.
         Cow::Owned(text) => {
             let mut borrowed = Request::default();
             parse(&text, &mut borrowed, limits)?;
             *request = Request { ext: borrowed.ext.into_owned(), ..borrowed };
-            Ok(())
         }
     }
+    Ok(None)
 }
 
 /// What [`parse`] does, for headers in the usual form; `None` for all others.
-fn parse_plain<'a>(text: &'a str, request: &mut Request<'a>, limits: &Limits) -> Option<()> {
+fn parse_plain<'a>(text: &'a str, request: &mut Request<'a>, spans: &mut Spans, limits: &Limits) -> Option<()> {
     let mut plain = Plain::new(text);
     plain.object(|plain, key| {
         match key {
             "code" => request.code = plain.integer()?,
-            "extFields" => parse_plain_ext(plain, &mut request.ext, limits)?,
+            "extFields" => parse_plain_ext(plain, &mut request.ext, spans, limits)?,
             "flag" => request.flag = plain.integer()?,
             "language" => request.language = plain.string_or_null()?.and_then(Language::from_name),
-            "opaque" => request.opaque = plain.integer()?,
+            "opaque" => (request.opaque, spans.opaque) = plain.spanned(Plain::integer)?,
             "version" => request.version = plain.integer()?,
             _ => plain.skip()?,
         }
@@ -47,14 +53,23 @@ fn parse_plain<'a>(text: &'a str, request: &mut Request<'a>, limits: &Limits) ->
     plain.finish()
 }
 
-fn parse_plain_ext<'a>(plain: &mut Plain<'a>, ext: &mut ExtFields<'a>, limits: &Limits) -> Option<()> {
+fn parse_plain_ext<'a>(
+    plain: &mut Plain<'a>,
+    ext: &mut ExtFields<'a>,
+    spans: &mut Spans,
+    limits: &Limits,
+) -> Option<()> {
     ext.clear();
+    spans.argument = 0..0;
     if plain.peek()? == b'n' {
         return plain.null();
     }
     plain.object(|plain, key| {
-        let value = plain.string_or_null()?.map(Cow::Borrowed);
-        ext.push(Cow::Borrowed(key), value, limits).ok()
+        let (value, span) = plain.spanned(Plain::string_or_null)?;
+        if key == OPEN_KEY {
+            spans.argument = span;
+        }
+        ext.push(Cow::Borrowed(key), value.map(Cow::Borrowed), limits).ok()
     })
 }
 
@@ -106,12 +121,12 @@ mod tests {
 
     fn read(header: &[u8]) -> Result<Request<'_>, HeaderError> {
         let mut request = Request::default();
-        decode(header, &mut request, &Limits::default()).map(|()| request)
+        decode(header, &mut request, &Limits::default()).map(|_| request)
     }
 
     fn plain(text: &str) -> Option<Request<'_>> {
         let mut request = Request::default();
-        parse_plain(text, &mut request, &Limits::default()).map(|()| request)
+        parse_plain(text, &mut request, &mut Spans::default(), &Limits::default()).map(|()| request)
     }
 
     fn lenient(text: &str) -> Result<Request<'_>, HeaderError> {
@@ -237,9 +252,9 @@ mod tests {
         let limits = Limits { ext_fields_max: 2, ..Limits::default() };
         let mut request = Request::default();
         let text = br#"{"extFields":{"a":"1","b":"2"}}"#;
-        assert_eq!(decode(text, &mut request, &limits), Ok(()));
+        assert!(decode(text, &mut request, &limits).is_ok());
         let text = br#"{"extFields":{"a":"1","b":"2","a":"3"}}"#;
-        assert_eq!(decode(text, &mut request, &limits), Err(HeaderError::TooManyFields { max: 2 }));
+        assert_eq!(decode(text, &mut request, &limits).unwrap_err(), HeaderError::TooManyFields { max: 2 });
     }
 
     /// Pieces of headers, sound and not, so that most texts get some way.

@@ -29,9 +29,10 @@ mod header;
 mod json_header;
 mod plain_json;
 mod proxy;
+mod template;
 
 pub use codes::{Language, RequestCode, ResponseCode, SerializeType};
 pub use encoder::{Encoder, FrameMark, RequestHeader, ResponseHeader};
 pub use frame::{Decoded, Frame, FrameDecoder, FrameError};
-pub use header::{ExtFields, HeaderError, Request};
+pub use header::{ExtFields, HeaderError, Request, RequestDecoder};
 pub use proxy::{ProxyError, ProxyHeader};

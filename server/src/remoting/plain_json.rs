@@ -3,6 +3,8 @@
 //! Knows objects with keys in double quotes, strings without escapes, small integers and null, and space between them.
 //! For all else, right or wrong, it gives up and says nothing: the lenient [`Reader`](crate::json::Reader) decides.
 
+use std::ops::Range;
+
 /// A position in a header. Every method says `None` when it gives up.
 pub(super) struct Plain<'a> {
     text: &'a str,
@@ -71,19 +73,9 @@ impl<'a> Plain<'a> {
         if first == b'n' {
             return self.null().map(|()| 0);
         }
-        let is_negative = first == b'-';
-        let start = self.at + usize::from(is_negative);
-        let digits = self.text.as_bytes().get(start..)?.iter().take_while(|byte| byte.is_ascii_digit());
-        let mut number = 0_i64;
-        let mut length = 0;
-        // Ten digits hold every integer of 32 bits; an eleventh is left for the next token to stumble over.
-        for digit in digits.take(10) {
-            number = number * 10 + i64::from(digit - b'0');
-            length += 1;
-        }
-        self.at = start + length;
-        let number = if is_negative { -number } else { number };
-        if length == 0 { None } else { i32::try_from(number).ok() }
+        let (number, length) = integer(self.text.as_bytes().get(self.at..)?)?;
+        self.at += length;
+        Some(number)
     }
 
     /// Reads a string, an integer or null, and forgets it.
@@ -104,6 +96,14 @@ impl<'a> Plain<'a> {
         self.peek().is_none().then_some(())
     }
 
+    /// Reads a value with `read` and says where it stands.
+    pub(super) fn spanned<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<(T, Range<usize>)> {
+        self.peek()?;
+        let start = self.at;
+        let value = read(self)?;
+        Some((value, start..self.at))
+    }
+
     /// The next byte that is no space, which stays.
     pub(super) fn peek(&mut self) -> Option<u8> {
         loop {
@@ -119,6 +119,21 @@ impl<'a> Plain<'a> {
         self.at += 1;
         found.then_some(())
     }
+}
+
+/// The integer of 32 bits at the start of `bytes`, and its length.
+pub(super) fn integer(bytes: &[u8]) -> Option<(i32, usize)> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    let mut number = 0_i64;
+    let mut length = 0;
+    // Ten digits hold every integer of 32 bits; an eleventh is left for the next token to stumble over.
+    for digit in digits.iter().take_while(|byte| byte.is_ascii_digit()).take(10) {
+        number = number * 10 + i64::from(digit - b'0');
+        length += 1;
+    }
+    let sign = bytes.len() - digits.len();
+    let number = if sign > 0 { -number } else { number };
+    if length == 0 { None } else { Some((i32::try_from(number).ok()?, sign + length)) }
 }
 
 fn first_quote_or_backslash(chunk: [u8; 8]) -> Option<usize> {

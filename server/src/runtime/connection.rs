@@ -15,6 +15,7 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use registry_core::{Command, ConnectionId, Registry};
+use rustix::io::ioctl_fionread;
 use tokio::{io::AsyncWrite, net::TcpStream};
 use tokio_util::io::poll_read_buf;
 use tracing::debug;
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::{
     counters::Kind,
-    remoting::{Decoded, FrameDecoder, FrameError, HeaderError, Request, RequestCode},
+    remoting::{Decoded, FrameDecoder, FrameError, HeaderError, RequestCode, RequestDecoder},
     service::{Answer, Call, Handled, Queue},
 };
 
@@ -36,7 +37,7 @@ const READ_BYTES: usize = 4_096;
 const READ_BYTES_MAX: usize = 1 << 20;
 /// Answers are sent when they exceed this, even if there are more frames to answer.
 const ANSWER_BYTES: usize = 256 << 10;
-/// A buffer for answers that has grown beyond this is not kept.
+/// A buffer that has grown beyond this is not kept: answers to a hundred route queries.
 const KEPT_BYTES_MAX: usize = 512 << 10;
 /// Frames up to this size are copied out of the buffer when another thread needs them; larger ones take it with them.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -52,8 +53,14 @@ pub(super) struct Link {
     pub(super) reading: Cell<Option<(u64, usize)>>,
     /// Since when a write makes no progress.
     pub(super) writing: Cell<Option<u64>>,
-    /// Whether the buffers of an idle connection are to be given back.
-    pub(super) trim: Cell<bool>,
+}
+
+/// The buffers that a worker lends to the connection that has something to do: a connection without a byte under way has
+/// none, and those that work one after the other find the same ones, still in the near caches.
+#[derive(Default)]
+pub(super) struct Spare {
+    input: Cell<BytesMut>,
+    output: Cell<Vec<u8>>,
 }
 
 /// What is to become of a connection.
@@ -73,7 +80,6 @@ impl Link {
             heard: Cell::new(now),
             reading: Cell::default(),
             writing: Cell::default(),
-            trim: Cell::default(),
         }
     }
 
@@ -145,7 +151,10 @@ pub(super) struct Connection<R: Registry> {
     source: Option<SocketAddr>,
     stream: TcpStream,
     decoder: FrameDecoder,
+    headers: RequestDecoder,
+    /// What has been read and not served; [`Spare`] when it is empty.
     input: BytesMut,
+    /// What has been answered and not sent; [`Spare`] when it is empty.
     output: Vec<u8>,
     /// Whether a broker may depend on this connection.
     has_registered: bool,
@@ -167,6 +176,7 @@ impl<R: Registry> Connection<R> {
             source: None,
             stream,
             decoder: FrameDecoder::new(),
+            headers: RequestDecoder::new(),
             input: BytesMut::new(),
             output: Vec::new(),
             has_registered: false,
@@ -219,14 +229,24 @@ impl<R: Registry> Connection<R> {
                 self.flush().await?;
             }
         }
-        self.input.advance(at);
+        self.drop_input(at);
         self.note_incomplete();
         self.flush().await
     }
 
+    /// Forgets so many bytes at the start of the input.
+    fn drop_input(&mut self, count: usize) {
+        if count == self.input.len() {
+            // Unlike `advance`, this leaves all room at its end.
+            self.input.clear();
+        } else {
+            self.input.advance(count);
+        }
+    }
+
     /// Serves the frame that begins at `at`; `None` when it is not whole.
     fn serve_frame(&mut self, at: usize) -> Result<Option<Step>, End> {
-        let Self { worker, decoder, input, output, .. } = self;
+        let Self { worker, decoder, headers, input, output, .. } = self;
         let frame = match decoder.decode(&input[at..], &worker.shared.limits)? {
             Decoded::Incomplete => return Ok(None),
             Decoded::Proxy(header) => {
@@ -236,7 +256,7 @@ impl<R: Registry> Connection<R> {
             Decoded::Frame(frame) => frame,
         };
         let consumed = frame.consumed;
-        let request = Request::decode(&frame, &worker.shared.limits)?;
+        let request = headers.decode(&frame, &worker.shared.limits)?;
         if request.is_response() {
             // We have asked nothing over this connection.
             return Ok(Some(Step::Done { consumed }));
@@ -323,18 +343,19 @@ impl<R: Registry> Connection<R> {
             if let Fate::Closed(reason) = link.fate.get() {
                 return Poll::Ready(Err(End::Closed(reason)));
             }
+            worker.spare.lend(input, output);
             if input.capacity() - input.len() < READ_BYTES / 2 {
                 input.reserve(input.len().clamp(READ_BYTES, READ_BYTES_MAX));
             }
             match poll_read_buf(Pin::new(&mut *stream), context, input) {
                 Poll::Ready(Ok(read)) => Poll::Ready(Ok(read)),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
-                Poll::Pending if link.fate.get() == Fate::Draining => Poll::Ready(Err(End::Drained)),
+                // What the peer has sent may be there before the poller has told.
+                Poll::Pending if link.fate.get() == Fate::Draining && ioctl_fionread(&*stream).unwrap_or(0) == 0 => {
+                    Poll::Ready(Err(End::Drained))
+                }
                 Poll::Pending => {
-                    if link.trim.take() && input.is_empty() {
-                        *input = BytesMut::new();
-                        *output = Vec::new();
-                    }
+                    worker.spare.take_back(input, output);
                     link.wait(context)
                 }
             }
@@ -369,10 +390,34 @@ impl<R: Registry> Connection<R> {
             link.heard.set(worker.now.get());
         }
         output.clear();
-        if output.capacity() > KEPT_BYTES_MAX {
-            *output = Vec::new();
-        }
         Ok(())
+    }
+}
+
+impl Spare {
+    fn lend(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        if input.capacity() == 0 {
+            *input = self.input.take();
+        }
+        if output.capacity() == 0 {
+            *output = self.output.take();
+        }
+    }
+
+    /// Takes what a connection that waits does not need.
+    fn take_back(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
+        if input.is_empty() {
+            let input = std::mem::take(input);
+            if (1..=KEPT_BYTES_MAX).contains(&input.capacity()) {
+                self.input.set(input);
+            }
+        }
+        if output.is_empty() {
+            let output = std::mem::take(output);
+            if (1..=KEPT_BYTES_MAX).contains(&output.capacity()) {
+                self.output.set(output);
+            }
+        }
     }
 }
 

@@ -158,17 +158,28 @@ impl Server {
             tokio::task::spawn_local(liveness::scan(interval, writer));
             tokio::task::spawn_local(notifier::run(Arc::clone(&shared), notices));
             tokio::task::spawn_local(report(Arc::clone(&shared)));
-            let accepting = accept(&listener, &shared, &workers, connections_max);
-            tokio::pin!(accepting, shutdown);
-            tokio::select! {
-                never = &mut accepting => match never {},
-                () = &mut shutdown => {}
-            }
+            let mut dealer = Dealer { shared: &shared, workers: &workers, connections_max, last_id: 0 };
             let config = shared.config.config();
-            if config.enable_shutdown_gracefully {
-                info!(wait = ?config.shutdown_wait_time, "sending clients away");
-                shared.phase.send_away();
-                let _ = tokio::time::timeout(config.shutdown_wait_time, &mut accepting).await;
+            {
+                let accepting = accept(&listener, &mut dealer);
+                tokio::pin!(accepting, shutdown);
+                tokio::select! {
+                    never = &mut accepting => match never {},
+                    () = &mut shutdown => {}
+                }
+                if config.enable_shutdown_gracefully {
+                    info!(wait = ?config.shutdown_wait_time, "sending clients away");
+                    shared.phase.send_away();
+                    let _ = tokio::time::timeout(config.shutdown_wait_time, &mut accepting).await;
+                }
+            }
+            // Who has connected before the end, and may have asked, is served as well.
+            let listener = listener.into_std()?;
+            let waiting = std::iter::from_fn(|| listener.accept().ok());
+            for (stream, peer) in waiting.take(config.server_socket_backlog.unsigned_abs() as usize) {
+                if stream.set_nonblocking(true).is_ok() {
+                    dealer.deal(stream, peer);
+                }
             }
             Ok::<_, io::Error>(())
         })?;
@@ -227,43 +238,46 @@ fn connections_max() -> usize {
     usize::try_from(files.saturating_sub(RESERVED_FILES).max(1)).unwrap_or(usize::MAX)
 }
 
-/// Accepts connections, for ever, and deals each to the worker that has the fewest.
-async fn accept(
-    listener: &TcpListener,
-    shared: &Shared,
-    workers: &[WorkerThread],
-    connections_max: usize,
-) -> std::convert::Infallible {
-    let mut next_id = 0;
+/// Accepts connections, for ever.
+async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert::Infallible {
     loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
+        match listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok((stream, peer)) => dealer.deal(stream, peer),
             Err(error) => {
                 // No descriptor is free, most likely: some will be. The server never ends for it.
                 warn!(%error, "cannot accept a connection");
-                shared.counters.count(Kind::Rejected, "accept_failed");
+                dealer.shared.counters.count(Kind::Rejected, "accept_failed");
                 sleep(Duration::from_millis(20)).await;
-                continue;
             }
-        };
+        }
+    }
+}
+
+/// Deals each connection to the worker that has the fewest.
+struct Dealer<'a> {
+    shared: &'a Shared,
+    workers: &'a [WorkerThread],
+    connections_max: usize,
+    last_id: u64,
+}
+
+impl Dealer<'_> {
+    fn deal(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
+        let Self { shared, workers, connections_max, last_id } = self;
         let open: usize = workers.iter().map(|worker| worker.open.load(Ordering::Relaxed)).sum();
-        if open >= connections_max {
+        if open >= *connections_max {
             shared.counters.count(Kind::Rejected, "too_many");
             debug!(%peer, connections_max, "one connection too many");
-            continue;
+            return;
         }
-        let Some(worker) = workers.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed)) else {
-            continue;
-        };
-        let stream = stream.set_nodelay(true).and_then(|()| stream.into_std());
-        let Ok(stream) = stream else {
+        if stream.set_nodelay(true).is_err() {
             shared.counters.count(Kind::Rejected, "not_registered");
-            continue;
-        };
-        next_id += 1;
+            return;
+        }
+        let Some(worker) = workers.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed)) else { return };
+        *last_id += 1;
         worker.open.fetch_add(1, Ordering::Relaxed);
-        let message = WorkerMessage::Accepted(stream, peer, ConnectionId(next_id));
-        if worker.messages.send(message).is_err() {
+        if worker.messages.send(WorkerMessage::Accepted(stream, peer, ConnectionId(*last_id))).is_err() {
             worker.open.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -25,7 +25,7 @@ use tracing::{debug, error};
 
 use super::{
     background::Background,
-    connection::{Connection, Link},
+    connection::{Connection, Link, Spare},
     writer::WriterHandle,
 };
 use crate::{
@@ -52,8 +52,6 @@ const FRAME_READ_TIMEOUT_MS: u64 = 30_000;
 const FRAME_BYTES_PER_MS: u64 = 64;
 /// How long a peer may take no byte of its answers, in milliseconds.
 const WRITE_STALL_TIMEOUT_MS: u64 = 15_000;
-/// After how long without a byte a connection gives its buffers back, in milliseconds.
-const TRIM_AFTER_MS: u64 = 5_000;
 /// How long connections may take to be drained at the end; one that takes no answers is cut before.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -63,6 +61,7 @@ pub(super) struct Worker<R: Registry> {
     pub(super) shared: Arc<Shared>,
     pub(super) writer: WriterHandle,
     pub(super) background: Background,
+    pub(super) spare: Spare,
     /// The coarse clock, in milliseconds.
     pub(super) now: Cell<u64>,
     links: RefCell<HashMap<ConnectionId, Rc<Link>, foldhash::fast::RandomState>>,
@@ -102,6 +101,7 @@ pub(super) fn spawn<R: Registry>(
             shared,
             writer,
             background,
+            spare: Spare::default(),
             links: RefCell::default(),
             open,
         });
@@ -181,9 +181,6 @@ fn tick<R: Registry>(worker: &Worker<R>) {
             link.close("frame_incomplete");
         } else if idle_ms.is_some_and(|idle_ms| silent_ms > idle_ms) {
             link.close("idle");
-        } else if silent_ms > TRIM_AFTER_MS && silent_ms <= TRIM_AFTER_MS + TICK.as_millis() as u64 {
-            link.trim.set(true);
-            link.wake();
         }
     }
 }

@@ -13,7 +13,7 @@ mod route;
 
 use std::sync::Arc;
 
-use registry_core::{Applied, Command, ConnectionId, Millis, Name, Outcome, Reader};
+use registry_core::{Applied, Command, ConnectionId, Millis, Name, Outcome, Reader, query::RouteCache};
 use tracing::debug;
 
 use crate::{
@@ -60,6 +60,7 @@ impl Phase {
 #[derive(Debug)]
 pub(crate) struct Service<R> {
     reader: R,
+    routes: RouteCache,
     shared: Arc<Shared>,
 }
 
@@ -115,7 +116,7 @@ const INLINE_BODY_BYTES_MAX: usize = 4_096;
 
 impl<R: Reader> Service<R> {
     pub(crate) fn new(reader: R, shared: Arc<Shared>) -> Self {
-        Self { reader, shared }
+        Self { reader, routes: RouteCache::new(), shared }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

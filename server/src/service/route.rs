@@ -1,9 +1,6 @@
 //! `GET_ROUTEINFO_BY_TOPIC` (105): the request that everything is built for.
 
-use registry_core::{
-    KeyStyle, Reader,
-    query::{self, RouteQuery},
-};
+use registry_core::{KeyStyle, Reader, query::RouteQuery};
 
 use super::{Call, Handled, Service};
 use crate::remoting::{ResponseCode, codes::VERSION_4_9_4};
@@ -36,7 +33,7 @@ impl<R: Reader> Service<R> {
 
         let start = out.len();
         let mark = self.shared.encoder.begin_success(out, call.request.opaque);
-        if self.reader.read(|view| query::route(view, &query, out)) {
+        if self.reader.read(|view| self.routes.route(view, &query, out)) {
             self.shared.encoder.finish(out, mark);
             return Handled::Answered;
         }
