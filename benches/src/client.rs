@@ -1,7 +1,7 @@
 //! The client's side of the remoting protocol: requests out, answers in.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{self, ErrorKind, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -129,9 +129,18 @@ impl Client {
     /// # Errors
     /// When nobody listens.
     pub fn connect(addr: SocketAddr) -> anyhow::Result<Self> {
+        Self::connect_for(addr, ANSWER_TIMEOUT)
+    }
+
+    /// Connects, for answers that come in so much time.
+    ///
+    /// # Errors
+    /// When nobody listens, or the time is zero.
+    pub fn connect_for(addr: SocketAddr, answer_timeout: Duration) -> anyhow::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_read_timeout(Some(answer_timeout))?;
+        stream.set_write_timeout(Some(answer_timeout))?;
         Ok(Self { stream, codec: Codec::new(), input: BytesMut::new(), output: Vec::new(), opaque: 0 })
     }
 
@@ -157,9 +166,16 @@ impl Client {
             let read = self.stream.read(&mut self.input[held..]);
             self.input.truncate(held + *read.as_ref().unwrap_or(&0));
             if read.with_context(|| format!("no answer to {:?}", query.code))? == 0 {
-                bail!("the server has closed the connection instead of answering {:?}", query.code);
+                let words = format!("the server has closed the connection instead of answering {:?}", query.code);
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, words).into());
             }
         }
+    }
+
+    /// Gives the memory of its buffers back: whoever has thousands of silent connections wants it.
+    pub fn release_buffers(&mut self) {
+        self.input = BytesMut::new();
+        self.output = Vec::new();
     }
 
     /// As [`call`](Self::call), for a request that must succeed: the body.
@@ -170,6 +186,14 @@ impl Client {
         let (code, body) = self.call(query)?;
         ensure!(code == 0, "code {code} in answer to {:?} {:?}", query.code, query.fields);
         Ok(body)
+    }
+}
+
+/// Fills `out` with the last decimal digits of a number.
+pub(crate) fn write_digits(out: &mut [u8], mut value: u32) {
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
     }
 }
 

@@ -27,13 +27,15 @@ pub struct Broker {
     pub addr: String,
     /// Counter of its data version: a registration with the same one changes no topic.
     pub version: u64,
+    /// Queues of each of its topics, for reading and for writing.
+    pub queues: u32,
 }
 
 impl Broker {
     /// The broker with this number.
     pub fn new(number: usize) -> Self {
         let addr = format!("10.{}.{}.{}:10911", number >> 16 & 255, number >> 8 & 255, number & 255);
-        Self { name: format!("broker-{number:03}"), addr, version: 0 }
+        Self { name: format!("broker-{number:03}"), addr, version: 0, queues: 8 }
     }
 
     /// A registration of these topics with the present data version.
@@ -43,15 +45,20 @@ impl Broker {
              \"stateVersion\":0,\"timestamp\":1700000000000}},\"topicConfigTable\":{{",
             self.version
         );
+        let queues = self.queues;
         for (number, topic) in topics.into_iter().enumerate() {
             let comma = if number > 0 { "," } else { "" };
             let _ = write!(
                 body,
-                "{comma}\"{topic}\":{{\"attributes\":{{}},\"order\":false,\"perm\":6,\"readQueueNums\":8,\
-                 \"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"{topic}\",\"topicSysFlag\":0,\"writeQueueNums\":8}}"
+                "{comma}\"{topic}\":{{\"attributes\":{{}},\"order\":false,\"perm\":6,\"readQueueNums\":{queues},\
+                 \"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"{topic}\",\"topicSysFlag\":0,\"writeQueueNums\":{queues}}}"
             );
         }
-        body.push_str("}}}");
+        // No queue is mapped: brokers of 5.x say so, and some servers want to hear it.
+        body.push_str(
+            "},\"mappingDataVersion\":{\"counter\":0,\"stateVersion\":0,\"timestamp\":1700000000000},\
+             \"topicQueueMappingDetailMap\":{},\"topicQueueMappingInfoMap\":{}}}",
+        );
         // The checksum has no sign bit (`UtilAll.crc32`).
         let crc = crc32fast::hash(body.as_bytes()) & 0x7fff_ffff;
         let fields = [
@@ -65,6 +72,23 @@ impl Broker {
             ("brokerName", &self.name),
         ];
         Query { body: body.into(), ..Query::new(RequestCode::RegisterBroker, &fields) }
+    }
+
+    /// The fields that name it in an unregistration or a heartbeat.
+    fn named(&self, code: RequestCode) -> Query {
+        let names =
+            [("clusterName", CLUSTER), ("brokerAddr", &*self.addr), ("brokerName", &*self.name), ("brokerId", "0")];
+        Query::new(code, &names)
+    }
+
+    /// Its unregistration.
+    pub fn unregistration(&self) -> Query {
+        self.named(RequestCode::UnregisterBroker)
+    }
+
+    /// Its heartbeat.
+    pub fn heartbeat(&self) -> Query {
+        self.named(RequestCode::BrokerHeartbeat)
     }
 
     /// Registers topics over `client`, in as many parts as it takes. Says how long the answers took.
@@ -104,9 +128,7 @@ impl Registered {
     /// # Errors
     /// When it is refused.
     pub fn beat(&mut self) -> anyhow::Result<()> {
-        let Broker { name, addr, .. } = &self.broker;
-        let fields = [("clusterName", CLUSTER), ("brokerAddr", addr), ("brokerName", name)];
-        self.client.ask(&Query::new(RequestCode::BrokerHeartbeat, &fields))?;
+        self.client.ask(&self.broker.heartbeat())?;
         Ok(())
     }
 }
@@ -133,6 +155,21 @@ pub fn populate(
         }
     }
     Ok(registered)
+}
+
+/// `readQueueNums` that a route shows of a broker's topic: where its digits are.
+pub fn queues_in_route(route: &[u8], broker_name: &str) -> Option<std::ops::Range<usize>> {
+    const KEY: &[u8] = b"\"readQueueNums\":";
+    let name = format!("\"brokerName\":\"{broker_name}\"");
+    memchr::memmem::find_iter(route, KEY).find_map(|key| {
+        // The entry of a broker is an object without others inside.
+        let begin = memchr::memrchr(b'{', &route[..key])?;
+        let end = key + memchr::memchr(b'}', &route[key..])?;
+        memchr::memmem::find(&route[begin..end], name.as_bytes())?;
+        let digits = key + KEY.len();
+        let count = route[digits..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (count > 0).then_some(digits..digits + count)
+    })
 }
 
 /// Says whether a route shows a broker: its address among the brokers, and its queues.
@@ -163,6 +200,14 @@ mod tests {
         let topics = topic_names(TOPICS_OF_ONE_REGISTRATION);
         let query = Broker::new(0).registration(topics.iter().map(String::as_str));
         assert!(query.body.len() < 12 << 20, "{}", query.body.len());
+    }
+
+    #[test]
+    fn queues_are_found_in_the_entry_of_their_broker() {
+        let route = br#"{"brokerDatas":[{"brokerName":"b-1"}],"queueDatas":[{"brokerName":"b-2","readQueueNums":8},{"brokerName":"b-1","perm":6,"readQueueNums":1234}]}"#;
+        let digits = |name| queues_in_route(route, name).map(|digits| &route[digits]);
+        assert_eq!((digits("b-1"), digits("b-2"), digits("b-3")), (Some(&b"1234"[..]), Some(&b"8"[..]), None));
+        assert_eq!(queues_in_route(br#""readQueueNums":8"#, "b-1"), None);
     }
 
     #[test]

@@ -1,12 +1,23 @@
 //! Measuring instruments: the load tool and the comparison of strategies.
 //!
-//! [`client`] speaks the remoting protocol, [`load`] makes load with it, [`cluster`] plays brokers, and [`process`] starts
-//! and watches the servers that are measured.
+//! [`client`] speaks the remoting protocol, [`load`] makes load with it, [`cluster`] plays brokers, [`storm`] and [`mix`]
+//! are what they do meanwhile, and [`session`] is all of that together: a run of the load tool. [`floor`] is the server
+//! that others are compared with, and [`process`] starts and watches the servers that are measured.
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod cluster;
+pub mod faults;
+pub mod floor;
+pub mod instructions;
 pub mod load;
-pub mod official;
+pub mod matrix;
+pub mod mix;
+pub mod page;
+pub mod parts;
+pub mod peers;
 pub mod process;
 pub mod results;
+pub mod session;
+pub mod storm;
+pub mod versions;

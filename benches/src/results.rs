@@ -3,7 +3,7 @@
 //! Whoever measures appends [`Sample`]s, whoever shows them looks for them by measure, subject and conditions. Medians and
 //! ratios are made when they are shown, so the file holds every round.
 
-use std::{collections::BTreeMap, fs, io::Write as _, path::Path};
+use std::{collections::BTreeMap, fmt::Display, fs, io::Write as _, path::Path};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,7 @@ pub struct Sample {
     pub at: BTreeMap<String, f64>,
     /// One value a round, in the unit of the measure. The rounds of subjects with the same conditions were interleaved, so
     /// a ratio is one of values with the same index.
+    #[serde(deserialize_with = "rounds")]
     pub rounds: Vec<f64>,
 }
 
@@ -127,21 +128,21 @@ pub enum Measure {
     /// Loss of a connection that carries one broker until no route shows it, ms: `brokers` not on it.
     ConnectionLoss,
 
-    // In process.
+    // In process. Where more threads than processors want to run, the conditions have `oversubscribed` (1) as well.
     /// Latency of a read, us, open loop: `mix` (see `matrix`), `topics`, `percentile`.
     ReadLatency,
     /// Millions of reads a second of wall time: `mix`, `threads`, `topics`.
     ReadRate,
-    /// Millions of reads a second of processor time of the reading threads: `mix`, `threads`, `topics`.
+    /// Millions of reads a second of processor time, that of all reading threads together: `mix`, `threads`, `topics`.
     ReadRateCpu,
     /// Answers that no state of the registry gives: `mix`, `topics`.
     Torn,
     /// Time of the writer for one change that it is told of and publishes, us: `change` (see `matrix`), `topics`, `readers`,
     /// `percentile`.
     ChangeTime,
-    /// The longest that a change took in this slice of time, us: `ms` since the start of the round, `topics`.
+    /// The longest that a change took in this slice of time, us: `ms` since the start of the round, `topics`, `readers`.
     WriterStall,
-    /// From the begin of a publication until another thread reads it, us: `percentile`.
+    /// From the begin of a change of one topic until another thread reads it, us: `topics`, `percentile`.
     Visibility,
     /// Resident memory of a process with the registry only, MiB: `topics`, `rewrites`.
     RegistryMemory,
@@ -174,6 +175,18 @@ impl Results {
         serde_json::from_slice(&text).with_context(|| file.display().to_string())
     }
 
+    /// Appends the value of one more round to the sample with exactly these conditions.
+    pub fn record(&mut self, measure: Measure, subject: impl Display, at: &[(&str, f64)], value: f64) {
+        let one = Sample::new(measure, subject.to_string(), at, vec![value]);
+        let same = |sample: &&mut Sample| {
+            sample.measure == one.measure && sample.subject == one.subject && sample.at == one.at
+        };
+        match self.samples.iter_mut().find(same) {
+            Some(sample) => sample.rounds.push(value),
+            None => self.samples.push(one),
+        }
+    }
+
     /// The samples of a measure that have these conditions, and maybe more.
     pub fn find<'r>(&'r self, measure: Measure, at: &'r [(&'r str, f64)]) -> impl Iterator<Item = &'r Sample> {
         self.samples.iter().filter(move |sample| sample.measure == measure && sample.has(at))
@@ -197,14 +210,15 @@ impl Sample {
         at.iter().all(|&(key, value)| self.at.get(key) == Some(&value))
     }
 
-    /// The median of the rounds.
+    /// The median of the rounds, if it is a number.
     pub fn median(&self) -> Option<f64> {
-        quantile(&self.rounds, 0.5)
+        quantile(&self.rounds, 0.5).filter(|median| median.is_finite())
     }
 
-    /// The first and the third quartile of the rounds.
+    /// The first and the third quartile of the rounds, each the one farther from the median where it is between two.
     pub fn quartiles(&self) -> Option<(f64, f64)> {
-        quantile(&self.rounds, 0.25).zip(quantile(&self.rounds, 0.75))
+        let negated: Vec<f64> = self.rounds.iter().map(|value| -value).collect();
+        quantile(&self.rounds, 0.25).zip(quantile(&negated, 0.25).map(|value| -value))
     }
 
     /// The median of the ratios of the rounds to those of `other`.
@@ -212,6 +226,12 @@ impl Sample {
         let ratios: Vec<f64> = self.rounds.iter().zip(&other.rounds).map(|(ours, theirs)| ours / theirs).collect();
         quantile(&ratios, 0.5).filter(|ratio| ratio.is_finite())
     }
+}
+
+/// JSON has no numbers that are none: they are saved as `null`.
+fn rounds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Vec<f64>, D::Error> {
+    let rounds = Vec::<Option<f64>>::deserialize(input)?;
+    Ok(rounds.into_iter().map(|value| value.unwrap_or(f64::NAN)).collect())
 }
 
 /// The value below which such a part of the values is, the nearest one of them; `None` of none.
@@ -241,11 +261,39 @@ mod tests {
     }
 
     #[test]
+    fn rounds_of_the_same_conditions_are_one_sample() {
+        let mut results = Results::default();
+        for (in_flight, value) in [(1.0, 10.0), (4.0, 20.0), (1.0, 11.0)] {
+            results.record(Measure::QueryRate, "epoch", &[("in_flight", in_flight)], value);
+        }
+        results.record(Measure::QueryRate, "cached", &[("in_flight", 1.0)], 12.0);
+        let rounds: Vec<_> = results.samples.iter().map(|sample| sample.rounds.clone()).collect();
+        assert_eq!(rounds, [vec![10.0, 11.0], vec![20.0], vec![12.0]]);
+    }
+
+    #[test]
     fn ratios_are_those_of_rounds() {
         let ours = Sample::new(Measure::QueryRate, "rwlock", &[], vec![10.0, 2.0, 30.0]);
         let theirs = Sample::new(Measure::QueryRate, "floor", &[], vec![10.0, 4.0, 10.0]);
         assert_eq!(ours.ratio(&theirs), Some(1.0));
         assert_eq!(ours.ratio(&Sample::new(Measure::QueryRate, "floor", &[], Vec::new())), None);
         assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 0.5), Some(2.0));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_saved_and_are_no_median() {
+        let sample = Sample::new(Measure::QueryCpu, "rwlock", &[], vec![f64::NAN, 1.0, f64::INFINITY]);
+        let text = serde_json::to_string(&sample).unwrap();
+        let loaded: Sample = serde_json::from_str(&text).unwrap();
+        assert!(loaded.rounds[0].is_nan() && loaded.rounds[1] == 1.0 && loaded.rounds[2].is_nan());
+        assert_eq!(loaded.median(), None);
+    }
+
+    #[test]
+    fn quartiles_are_on_both_sides() {
+        let of = |rounds: &[f64]| Sample::new(Measure::QueryRate, "rwlock", &[], rounds.to_vec()).quartiles();
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some((1.0, 3.0)));
+        assert_eq!(of(&[5.0, 3.0, 1.0, 2.0, 4.0]), Some((2.0, 4.0)));
+        assert_eq!((of(&[7.0]), of(&[])), (Some((7.0, 7.0)), None));
     }
 }
