@@ -26,6 +26,7 @@ use anyhow::ensure;
 
 pub use self::{
     lab::{BACKENDS, Lab, Wishes},
+    lookups::USUAL_BODY_BYTES,
     machine::{load_average, machine},
     progress::Progress,
 };
