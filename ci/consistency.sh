@@ -15,6 +15,8 @@ trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$home"' EX
 printf 'listenPort=0\nbindAddress=127.0.0.1\nkvConfigPath=%s/kv.json\n' "$home" >"$home/namesrv.properties"
 
 for backend in rwlock dashmap left-right epoch cached; do
+    # Before the server starts: what the last one has printed must not be taken for its words.
+    : >"$home/out"
     RUST_LOG=warn "$target/release/namesrv" -c "$home/namesrv.properties" --backend "$backend" >"$home/out" &
     server=$!
     until grep -q 'boot success' "$home/out"; do

@@ -24,9 +24,13 @@
 //! # Ok::<(), server::json::JsonError>(())
 //! ```
 
+mod plain;
+
 use std::borrow::Cow;
 
 use thiserror::Error;
+
+pub(crate) use plain::{Plain, integer as plain_integer};
 
 /// How deep objects and arrays may be nested. Unit: levels. Bounds the stack, as skipping a value recurses.
 ///
@@ -154,6 +158,14 @@ impl<'a> Reader<'a> {
     /// Bytes from the next one to the end: the bound of what can still be read.
     pub fn remaining(&self) -> usize {
         self.text.len().saturating_sub(self.at)
+    }
+
+    /// Reads a value with `read`, if that does not give up; nothing is read if it does. `read` reads the whole value or none.
+    pub(crate) fn plain<T>(&mut self, read: impl FnOnce(&mut Plain<'a>) -> Option<T>) -> Option<T> {
+        let mut plain = Plain::at(self.text, self.at);
+        let value = read(&mut plain)?;
+        self.at = plain.offset();
+        Some(value)
     }
 
     /// Says what kind of value comes next; reads nothing but space and comments.

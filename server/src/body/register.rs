@@ -11,7 +11,7 @@ use super::{
     parse_whole, read_name,
     version::{read_data_version, version_of_now},
 };
-use crate::json::{Kind, Reader};
+use crate::json::{Kind, Plain, Reader};
 
 /// First version whose body is more than the topic table (`MQVersion.Version.V3_0_11`).
 const VERSION_OF_NEW_BODY: i32 = 37;
@@ -160,6 +160,9 @@ impl Parser<'_> {
     }
 
     fn read_topic(self, reader: &mut Reader<'_>, key: &str, table: &mut TopicTable) -> Result<(), BodyError> {
+        if let Some((name, settings)) = reader.plain(plain_topic) {
+            return self.push_topic(key, name, settings, table);
+        }
         if reader.null()? {
             return Err(BodyError::UnnamedTopic(Excerpt::of(key)));
         }
@@ -176,10 +179,20 @@ impl Parser<'_> {
                 _ => reader.skip_value()?,
             }
         }
+        self.push_topic(key, name.as_deref(), settings, table)
+    }
+
+    fn push_topic(
+        self,
+        key: &str,
+        name: Option<&str>,
+        settings: QueueSettings,
+        table: &mut TopicTable,
+    ) -> Result<(), BodyError> {
         let name = name.ok_or_else(|| BodyError::UnnamedTopic(Excerpt::of(key)))?;
         check_name(key, self.limits)?;
-        check_name(&name, self.limits)?;
-        table.push(key, &name, settings);
+        check_name(name, self.limits)?;
+        table.push(key, name, settings);
         Ok(())
     }
 
@@ -229,6 +242,24 @@ impl Parser<'_> {
         }
         Ok(mapping)
     }
+}
+
+/// What [`Parser::read_topic`] reads, for topics in the usual form; `None` for all others.
+fn plain_topic<'a>(plain: &mut Plain<'a>) -> Option<(Option<&'a str>, QueueSettings)> {
+    let mut name = None;
+    let mut settings = QueueSettings::default();
+    plain.object(|plain, field| {
+        match field {
+            "perm" => settings.perm = plain.integer()?,
+            "readQueueNums" => settings.read_queues = plain.integer()?,
+            "topicName" => name = plain.string_or_null()?,
+            "topicSysFlag" => settings.topic_sys_flag = plain.integer()?,
+            "writeQueueNums" => settings.write_queues = plain.integer()?,
+            _ => plain.skip()?,
+        }
+        Some(())
+    })?;
+    Some((name, settings))
 }
 
 /// Logic to physical queue ids, sorted.

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use super::codes::Language;
 use super::header::{ExtFields, HeaderError, Request};
-use super::plain_json::Plain;
 use super::template::{OPEN_KEY, Spans};
-use crate::json::{self, Kind, Reader};
+use crate::json::{self, Kind, Plain, Reader};
 use crate::limits::Limits;
 
 /// Reads a whole header into `request`, which is fresh. Unknown keys are skipped, absent and null numbers are 0, the last

@@ -27,7 +27,6 @@ mod encoder;
 mod frame;
 mod header;
 mod json_header;
-mod plain_json;
 mod proxy;
 mod template;
 

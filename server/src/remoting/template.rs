@@ -7,11 +7,8 @@ use std::{borrow::Cow, ops::Range, str};
 
 use memchr::memchr2;
 
-use super::{
-    header::{HeaderError, Request},
-    plain_json,
-};
-use crate::limits::Limits;
+use super::header::{HeaderError, Request};
+use crate::{json::plain_integer, limits::Limits};
 
 /// A header with two places left open.
 #[derive(Clone, Debug)]
@@ -99,7 +96,7 @@ impl Template {
 
 /// Cuts off an integer that is written as every client writes it.
 fn take_integer(rest: &mut &[u8]) -> Option<i32> {
-    let (number, length) = plain_json::integer(rest)?;
+    let (number, length) = plain_integer(rest)?;
     *rest = rest.get(length..)?;
     Some(number)
 }

@@ -245,7 +245,48 @@ fn bodies() -> impl Strategy<Value = Value> {
     ])
 }
 
+/// Objects of topics, most of them as brokers write them.
+fn any_topic_object() -> impl Strategy<Value = String> {
+    let field = prop::sample::select(vec![
+        r#""perm":6"#,
+        r#""perm": -2147483648 "#,
+        r#""perm":2147483648"#,
+        r#""perm":null"#,
+        r#""readQueueNums":8.9"#,
+        r#""readQueueNums":"7""#,
+        r#""writeQueueNums":007"#,
+        r#""topicSysFlag":1"#,
+        r#""topicName":"A""#,
+        r#""topicName":"é""#,
+        r#""topicName":"\u0041""#,
+        r#""topicName":null"#,
+        r#""topicName":5"#,
+        r#""attributes":{}"#,
+        r#""attributes":{"+message.type":"NORMAL","x":null}"#,
+        r#""attributes":{"a":{"b":[]}}"#,
+        r#""order":false"#,
+        r#""order":fals"#,
+        r#""order":tru"#,
+        r#""x":[1,2]"#,
+        "",
+    ]);
+    let end = prop::sample::select(vec!["}", "}", "}", "}", ",}", "", "}}"]);
+    (prop::collection::vec(field, 0..6), end).prop_map(|(fields, end)| format!("{}{end}", fields.join(",")))
+}
+
 proptest! {
+    #[test]
+    fn the_quick_way_leads_to_the_same_place(first in any_topic_object(), second in any_topic_object()) {
+        // A comment is nothing for the quick way.
+        let [quick, slow] = ["", "/**/"].map(|comment| {
+            parse(&wrapped(&format!(r#""dataVersion":{{"counter":1}},"topicConfigTable":{{"T":{{{comment}{first},"U":{{{comment}{second}}}"#)))
+        });
+        prop_assert_eq!(quick.is_ok(), slow.is_ok());
+        if let (Ok(quick), Ok(slow)) = (quick, slow) {
+            prop_assert_eq!(quick, slow);
+        }
+    }
+
     #[test]
     fn plain_bodies_parse_as_the_reference_says(body in bodies()) {
         for text in [body.to_string(), serde_json::to_string_pretty(&body).unwrap()] {

@@ -1,23 +1,34 @@
-//! The JSON headers that clients really send, read in one quick pass.
+//! The JSON that peers really send, read in one quick pass.
 //!
-//! Knows objects with keys in double quotes, strings without escapes, small integers and null, and space between them.
-//! For all else, right or wrong, it gives up and says nothing: the lenient [`Reader`](crate::json::Reader) decides.
+//! Knows objects with keys in double quotes, strings without escapes, small integers, booleans and null, and space between
+//! them. For all else, right or wrong, it gives up and says nothing: the lenient [`Reader`](super::Reader) decides.
 
 use std::ops::Range;
 
-/// A position in a header. Every method says `None` when it gives up.
-pub(super) struct Plain<'a> {
+/// A position in a text. Every method says `None` when it gives up.
+pub(crate) struct Plain<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Plain<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+    /// Starts at the first byte of `text`.
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self::at(text, 0)
+    }
+
+    /// Starts at this byte of `text`.
+    pub(crate) fn at(text: &'a str, at: usize) -> Self {
+        Self { text, at }
+    }
+
+    /// Offset of the next byte.
+    pub(crate) fn offset(&self) -> usize {
+        self.at
     }
 
     /// Reads an object; `field` gets each key and must read its value.
-    pub(super) fn object(&mut self, mut field: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
+    pub(crate) fn object(&mut self, mut field: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
         self.expect(b'{')?;
         if self.peek()? == b'}' {
             self.at += 1;
@@ -39,7 +50,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Reads a string.
-    pub(super) fn string(&mut self) -> Option<&'a str> {
+    pub(crate) fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let start = self.at;
         let mut rest = self.text.as_bytes().get(start..)?;
@@ -63,12 +74,12 @@ impl<'a> Plain<'a> {
     }
 
     /// Reads a string or null.
-    pub(super) fn string_or_null(&mut self) -> Option<Option<&'a str>> {
+    pub(crate) fn string_or_null(&mut self) -> Option<Option<&'a str>> {
         if self.peek()? == b'"' { self.string().map(Some) } else { self.null().map(|()| None) }
     }
 
     /// Reads an integer, or null as 0.
-    pub(super) fn integer(&mut self) -> Option<i32> {
+    pub(crate) fn integer(&mut self) -> Option<i32> {
         let first = self.peek()?;
         if first == b'n' {
             return self.null().map(|()| 0);
@@ -78,26 +89,39 @@ impl<'a> Plain<'a> {
         Some(number)
     }
 
-    /// Reads a string, an integer or null, and forgets it.
-    pub(super) fn skip(&mut self) -> Option<()> {
-        if self.peek()? == b'"' { self.string().map(drop) } else { self.integer().map(drop) }
+    /// Reads a value and forgets it. Of objects only those that have none inside.
+    pub(crate) fn skip(&mut self) -> Option<()> {
+        if self.peek()? == b'{' { self.object(|plain, _| plain.skip_scalar()) } else { self.skip_scalar() }
+    }
+
+    fn skip_scalar(&mut self) -> Option<()> {
+        match self.peek()? {
+            b'"' => self.string().map(drop),
+            b't' => self.word("true"),
+            b'f' => self.word("false"),
+            _ => self.integer().map(drop),
+        }
     }
 
     /// Reads null.
-    pub(super) fn null(&mut self) -> Option<()> {
+    pub(crate) fn null(&mut self) -> Option<()> {
+        self.word("null")
+    }
+
+    fn word(&mut self, word: &str) -> Option<()> {
         self.peek()?;
-        let is_null = self.text.as_bytes().get(self.at..)?.starts_with(b"null");
-        self.at += 4;
-        is_null.then_some(())
+        let is_there = self.text.as_bytes().get(self.at..)?.starts_with(word.as_bytes());
+        self.at += word.len();
+        is_there.then_some(())
     }
 
     /// Checks that nothing but space follows.
-    pub(super) fn finish(&mut self) -> Option<()> {
+    pub(crate) fn finish(&mut self) -> Option<()> {
         self.peek().is_none().then_some(())
     }
 
     /// Reads a value with `read` and says where it stands.
-    pub(super) fn spanned<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<(T, Range<usize>)> {
+    pub(crate) fn spanned<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<(T, Range<usize>)> {
         self.peek()?;
         let start = self.at;
         let value = read(self)?;
@@ -105,7 +129,7 @@ impl<'a> Plain<'a> {
     }
 
     /// The next byte that is no space, which stays.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             match *self.text.as_bytes().get(self.at)? {
                 b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
@@ -122,7 +146,7 @@ impl<'a> Plain<'a> {
 }
 
 /// The integer of 32 bits at the start of `bytes`, and its length.
-pub(super) fn integer(bytes: &[u8]) -> Option<(i32, usize)> {
+pub(crate) fn integer(bytes: &[u8]) -> Option<(i32, usize)> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     let mut number = 0_i64;
     let mut length = 0;
