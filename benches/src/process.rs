@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io::Read as _,
     net::{Ipv4Addr, SocketAddr, TcpListener},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -15,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use server::remoting::RequestCode;
 use tempfile::TempDir;
 
@@ -138,8 +139,8 @@ pub fn end_all() {
     let mut children = children();
     children.are_ended = true;
     for pid in children.running.iter().filter_map(|&id| Pid::from_raw(i32::try_from(id).ok()?)) {
-        // It has ended by itself and is not yet waited for.
-        let _ = kill_process(pid, Signal::KILL);
+        // An error says that it has ended by itself and is not yet waited for.
+        let _ = kill_process_group(pid, Signal::KILL);
     }
 }
 
@@ -176,6 +177,8 @@ pub fn run(command: &mut Command) -> anyhow::Result<Vec<u8>> {
 
 impl Guarded {
     fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        // A group of its own: a Ctrl-C in the terminal is for us alone, and what it starts itself ends with it.
+        command.process_group(0);
         // Held while it starts: nothing starts unseen by `end_all`.
         let mut children = children();
         ensure!(!children.are_ended, "interrupted");

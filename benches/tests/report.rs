@@ -1,5 +1,7 @@
 //! `nsbench report` as a program: what it leaves when it is interrupted, when something fails, and without measuring.
 
+mod support;
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -9,8 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use benches::results::{Measure, Results};
+use benches::{
+    client::{Client, Query},
+    cluster::{populate, topic_names},
+    parts::USUAL_BODY_BYTES,
+    results::{Measure, Results},
+};
 use rustix::process::{Pid, Signal, kill_process};
+use support::NameServer;
 use tempfile::TempDir;
 
 const NSBENCH: &str = env!("CARGO_BIN_EXE_nsbench");
@@ -143,4 +151,15 @@ fn an_unknown_part_is_refused_with_those_that_are_known() {
     let output = Command::new(NSBENCH).args(["report", "--only", "start,nonsense"]).output().unwrap();
     assert!(!output.status.success());
     assert!(said(&output).contains("nonsense") && said(&output).contains("avalanche"), "{}", said(&output));
+}
+
+#[test]
+fn the_floor_sends_as_much_as_a_name_server() {
+    let server = NameServer::start();
+    let topics = topic_names(1_000);
+    let _brokers = populate(server.addr, 0..8, &topics).unwrap();
+    let mut client = Client::connect(server.addr).unwrap();
+    for topic in [&topics[0], &topics[999]] {
+        assert_eq!(client.ask(&Query::route(topic)).unwrap().len(), USUAL_BODY_BYTES);
+    }
 }

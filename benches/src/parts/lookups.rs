@@ -19,8 +19,8 @@ const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 pub(crate) const US: f64 = 1e3;
 /// Nanoseconds of a millisecond.
 pub(crate) const MS: f64 = 1e6;
-/// What a route of 1,000 topics on 8 brokers takes: a floor answers with as many bytes.
-const USUAL_BODY_BYTES: usize = 1_735;
+/// Length of the route of a topic on 8 brokers: a floor answers with as many bytes.
+pub const USUAL_BODY_BYTES: usize = 1_735;
 
 /// A server with brokers in it, and what its answers must be.
 #[derive(Debug)]
