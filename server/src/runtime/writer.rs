@@ -16,8 +16,11 @@ use tokio::sync::{mpsc as notices, oneshot};
 use super::{liveness::Departures, notifier::Notice};
 use crate::{body::Excerpt, counters::Kind, service::Shared};
 
-/// How often an idle writer does its housekeeping.
+/// How often the writer does its housekeeping.
 const TICK: Duration = Duration::from_secs(1);
+/// How long it sleeps between two steps of the sweep, which take about as long. A thread that computes on and on keeps its
+/// processor for several milliseconds, whoever waits for it: here, lookups that miss a dead broker.
+const SWEEP_PAUSE: Duration = Duration::from_micros(500);
 
 /// Changes that are published as one, if they wait together; ...
 const BATCH_MAX: usize = 64;
@@ -93,22 +96,18 @@ pub(crate) fn spawn<P: Publisher>(publisher: P, consequences: Consequences) -> i
 const EXIT_WRITER_PANIC: i32 = 70;
 
 fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, consequences: &Consequences) {
-    let mut is_sweeping = false;
+    let mut tick_due = Instant::now() + TICK;
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
-        // Between two steps of the sweep, commands go first.
-        let wait = if is_sweeping { Duration::ZERO } else { TICK };
-        let first = match jobs.recv_timeout(wait) {
-            Ok(job) => job,
-            Err(RecvTimeoutError::Timeout) => {
-                is_sweeping = writer.tick();
-                continue;
-            }
+        let first = match jobs.recv_timeout(tick_due.saturating_duration_since(Instant::now())) {
+            Ok(job) => Some(job),
+            Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let began = Instant::now();
         let now = consequences.shared.clock.now();
-        let mut next = Some(first);
+        let mut next = first;
+        let mut has_removed = false;
         while let Some(job) = next {
             #[cfg(feature = "fault-injection")]
             if matches!(&job.command, Command::DeleteTopic { topic, .. } if **topic == *crate::service::POISON) {
@@ -123,11 +122,18 @@ fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, conseque
         // Only now is anybody told.
         for (job, mut applied) in batch.drain(..) {
             consequences.follow(&job.command, &mut applied);
-            is_sweeping |= applied.brokers_removed > 0;
+            has_removed |= applied.brokers_removed > 0;
             if let Some(reply) = job.reply {
                 // Whoever asked may be gone.
                 let _ = reply.send(applied);
             }
+        }
+        if Instant::now() >= tick_due {
+            let is_more = writer.tick();
+            tick_due = Instant::now() + if is_more { SWEEP_PAUSE } else { TICK };
+        }
+        if has_removed {
+            tick_due = tick_due.min(Instant::now() + SWEEP_PAUSE);
         }
     }
 }
