@@ -38,7 +38,7 @@ pub enum Operation {
     Frame,
     /// Header and length of an answer are written around a body, which is copied.
     Answer,
-    /// The heartbeat of one of 1,000 brokers (904).
+    /// The heartbeat of one of 4,000 brokers (904).
     Heartbeat,
     /// A broker registers 1,000 topics with the data version that is known: the writer's part.
     RegistrationUnchanged,

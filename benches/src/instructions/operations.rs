@@ -26,7 +26,7 @@ pub(super) const BROKERS: usize = 8;
 /// table has its keys, which is another one in each.
 const WORLDS: usize = 32;
 /// So many that the place of a key in its table does not matter.
-const BEATING_BROKERS: u64 = 1_000;
+const BEATING_BROKERS: u64 = 4_000;
 
 /// Repeats an operation in this process. Those of a server are none of it.
 ///
