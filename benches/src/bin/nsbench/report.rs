@@ -122,7 +122,7 @@ fn measure(parts: &[Part], wishes: &Wishes, folder: &Path, results: &mut Results
         let measured = parts::run(&lab, part, results);
         results.is_complete = measured.is_ok() && number + 1 == parts.len();
         save(results, folder)?;
-        measured?;
+        measured.inspect_err(|_| progress.finish())?;
         progress.say(format_args!("    {:.0} s", begin.elapsed().as_secs_f64()));
         progress.advance(budget(part));
     }
