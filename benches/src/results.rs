@@ -187,6 +187,14 @@ impl Results {
         }
     }
 
+    /// Names what is not measured, once for each reason.
+    pub fn miss(&mut self, subject: impl Display, reason: impl Display) {
+        let missing = Missing { subject: subject.to_string(), reason: reason.to_string() };
+        if !self.missing.contains(&missing) {
+            self.missing.push(missing);
+        }
+    }
+
     /// The samples of a measure that have these conditions, and maybe more.
     pub fn find<'r>(&'r self, measure: Measure, at: &'r [(&'r str, f64)]) -> impl Iterator<Item = &'r Sample> {
         self.samples.iter().filter(move |sample| sample.measure == measure && sample.has(at))

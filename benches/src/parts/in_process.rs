@@ -5,10 +5,7 @@ use std::process::Command;
 use anyhow::ensure;
 
 use super::{Effort, NOT_ASKED_FOR, NOT_INSTALLED, lab::Lab};
-use crate::{
-    instructions, matrix, process,
-    results::{Missing, Results},
-};
+use crate::{instructions, matrix, process, results::Results};
 
 /// The strategies in one process; all of them, whichever are chosen.
 pub(crate) fn strategies(lab: &Lab, _: Effort, results: &mut Results) -> anyhow::Result<()> {
@@ -33,6 +30,6 @@ pub(crate) fn instructions(lab: &Lab, _: Effort, results: &mut Results) -> anyho
         let step = |operation: &str| lab.progress.step(format_args!("instructions: {operation}"));
         return instructions::measure(&programs, step, |sample| results.samples.push(sample));
     };
-    results.missing.push(Missing { subject: "instructions".to_owned(), reason });
+    results.miss("instructions", reason);
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::{
     instructions::Programs,
     peers,
     process::{self, Server},
-    results::{Missing, Results},
+    results::Results,
 };
 
 /// The strategies, the default one first.
@@ -124,11 +124,11 @@ impl Lab {
 
     fn find_peers(&mut self, wishes: &Wishes, results: &mut Results) {
         let mut keep = |name: &str, found: anyhow::Result<PathBuf>| {
-            found.map_err(|error| miss(results, name, format!("{error:#}"))).ok()
+            found.map_err(|error| results.miss(name, format!("{error:#}"))).ok()
         };
         if !wishes.with_peers {
             for name in [peers::OFFICIAL, peers::ROCKETMQ_RUST] {
-                miss(results, name, format!("{NOT_ASKED_FOR} (--no-peers)"));
+                results.miss(name, format!("{NOT_ASKED_FOR} (--no-peers)"));
             }
             return;
         }
@@ -228,10 +228,6 @@ impl Lab {
             _programs: TempDir::new().expect("a folder for temporary files"),
         }
     }
-}
-
-fn miss(results: &mut Results, subject: &str, reason: String) {
-    results.missing.push(Missing { subject: subject.to_owned(), reason });
 }
 
 /// Builds our server, and copies it: another build would replace it.

@@ -120,7 +120,7 @@ pub fn run(lab: &Lab, part: &Part, results: &mut Results) -> anyhow::Result<()> 
     if let Err(error) = (part.measure)(lab, effort, results) {
         ensure!(!process::are_ended(), "interrupted");
         lab.progress.say(format_args!("{} failed: {error:#}", part.name));
-        results.missing.push(Missing { subject: part.name.to_owned(), reason: format!("{error:#}") });
+        results.miss(part.name, format!("{error:#}"));
     }
     Ok(())
 }

@@ -3,10 +3,7 @@
 use anyhow::ensure;
 
 use super::lab::{Lab, Subject};
-use crate::{
-    process,
-    results::{Missing, Results},
-};
+use crate::{process, results::Results};
 
 /// What a part needs of each of its subjects.
 pub(crate) struct Turns<'l, T> {
@@ -74,7 +71,7 @@ impl<'l, T> Turns<'l, T> {
         ensure!(!process::are_ended(), "interrupted");
         let reason = format!("{}: {error:#}", self.part);
         self.lab.progress.say(format_args!("{subject} is left out of {reason}"));
-        results.missing.push(Missing { subject: subject.to_string(), reason });
+        results.miss(subject, reason);
         Ok(())
     }
 }
@@ -103,6 +100,8 @@ mod tests {
             };
             turns.round(round, &mut results, turn).unwrap();
         }
+        // Who fails again for the same reason is named once.
+        Turns::prepare(&lab, "storm", [Subject::Official], &mut results, make).unwrap();
         let order: Vec<&str> = seen.iter().map(|(_, name)| &**name).collect();
         let floor = "floor 1 worker";
         assert_eq!(order, ["epoch", floor, "cached", floor, "cached", "epoch", "epoch", "cached"]);

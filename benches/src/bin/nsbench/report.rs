@@ -14,7 +14,7 @@ use benches::{
     page,
     parts::{self, BACKENDS, Lab, NOT_ASKED_FOR, PARTS, Part, Progress, Wishes, load_average, machine},
     process,
-    results::{Missing, Results},
+    results::Results,
 };
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -113,8 +113,7 @@ fn measure(parts: &[Part], wishes: &Wishes, folder: &Path, results: &mut Results
     let progress = Progress::new(parts.iter().map(budget).sum());
     let lab = Lab::prepare(wishes, progress.clone(), results)?;
     for part in PARTS.iter().filter(|part| parts.iter().all(|chosen| chosen.name != part.name)) {
-        let reason = format!("{NOT_ASKED_FOR} (--only)");
-        results.missing.push(Missing { subject: part.name.to_owned(), reason });
+        results.miss(part.name, format!("{NOT_ASKED_FOR} (--only)"));
     }
     save(results, folder)?;
     for (number, part) in parts.iter().enumerate() {
@@ -123,7 +122,7 @@ fn measure(parts: &[Part], wishes: &Wishes, folder: &Path, results: &mut Results
         let measured = parts::run(&lab, part, results);
         results.is_complete = measured.is_ok() && number + 1 == parts.len();
         save(results, folder)?;
-        measured?;
+        measured.inspect_err(|_| progress.finish())?;
         progress.say(format_args!("    {:.0} s", begin.elapsed().as_secs_f64()));
         progress.advance(budget(part));
     }
