@@ -149,6 +149,11 @@ pub fn are_ended() -> bool {
     children().are_ended
 }
 
+/// Whether this process ignores a signal, as whoever has started it wanted.
+pub fn is_ignored(signal: Signal) -> bool {
+    is_in_mask(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "SigIgn:", signal)
+}
+
 /// Sleeps, unless [`end_all`] is called.
 ///
 /// # Errors
@@ -305,6 +310,13 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
+/// Whether the bit of a signal is set in the hexadecimal mask of a field, in which the lowest is that of signal 1.
+fn is_in_mask(status: &str, field: &str, signal: Signal) -> bool {
+    let digits = status.lines().find_map(|line| line.strip_prefix(field));
+    let mask = digits.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal.as_raw() - 1) & 1 == 1
+}
+
 /// The first field, nanoseconds on a processor.
 fn cpu_nanos(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().next()?.parse().ok()
@@ -327,6 +339,10 @@ mod tests {
         let status = "Name:\tx\nVmHWM:\t    4096 kB\nVmRSS:\t    1024 kB\n";
         assert_eq!((kib_of(status, "VmRSS:"), kib_of(status, "VmHWM:")), (Some(1024), Some(4096)));
         assert_eq!(kib_of(status, "VmSwap:"), None);
+        let status = "SigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\n";
+        let is_ignored = |signal| is_in_mask(status, "SigIgn:", signal);
+        assert!(is_ignored(Signal::HUP) && is_ignored(Signal::PIPE) && !is_ignored(Signal::INT));
+        assert!(!is_in_mask("", "SigIgn:", Signal::HUP));
         assert_eq!((cpu_nanos("200884323 31666183 667\n"), cpu_nanos("")), (Some(200_884_323), None));
     }
 

@@ -17,6 +17,7 @@ use benches::{
     results::Results,
 };
 use clap::Args;
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What to measure, and where to show it.
@@ -154,13 +155,14 @@ fn end_children_with_us() -> anyhow::Result<()> {
     let guard = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
+    // Not where `nohup` wants the run to go on.
+    let mut hangup = if process::is_ignored(Signal::HUP) { None } else { Some(signal(SignalKind::hangup())?) };
     drop(guard);
     let wait = async move || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
+            _ = async { hangup.as_mut()?.recv().await }, if hangup.is_some() => {}
         }
     };
     let watch = move || {
