@@ -74,13 +74,13 @@ const fn effort(rounds: usize, load_ms: u64, with_peers: bool, seconds: u64) -> 
 pub const PARTS: &[Part] = &[
     //                                                            rounds, ms of a load, peers, seconds
     Part { name: "start", what: "start and idle memory",
-        quick: effort(3, 0, true, 8), full: effort(20, 0, true, 35), measure: start::measure },
+        quick: effort(3, 0, true, 8), full: effort(20, 0, true, 20), measure: start::measure },
     Part { name: "queries", what: "route queries, closed and open loop",
         quick: effort(3, 150, true, 20), full: effort(5, 1_200, true, 190), measure: queries::measure },
     Part { name: "storm", what: "route queries while brokers register all of their topics anew",
-        quick: effort(1, 600, true, 16), full: effort(5, 2_000, true, 130), measure: storm::measure },
+        quick: effort(1, 600, true, 16), full: effort(5, 2_000, true, 115), measure: storm::measure },
     Part { name: "registration", what: "CPU time of registrations",
-        quick: effort(2, 0, false, 3), full: effort(5, 0, true, 40), measure: registration::measure },
+        quick: effort(2, 0, false, 3), full: effort(5, 0, true, 50), measure: registration::measure },
     Part { name: "large", what: "100,000 topics on 4 brokers: memory, wipe, death",
         quick: effort(1, 500, false, 17), full: effort(5, 1_000, true, 150), measure: large::measure },
     Part { name: "avalanche", what: "300 brokers register in the same second",
@@ -90,14 +90,14 @@ pub const PARTS: &[Part] = &[
     Part { name: "connections", what: "memory of idle connections",
         quick: effort(1, 0, false, 8), full: effort(1, 0, true, 75), measure: connections::measure },
     Part { name: "growth", what: "how costs grow with topics, connections and brokers",
-        quick: effort(1, 150, false, 14), full: effort(5, 700, false, 110), measure: growth::measure },
+        quick: effort(1, 150, false, 14), full: effort(5, 700, false, 130), measure: growth::measure },
     Part { name: "gone", what: "brokers that leave and return",
         quick: effort(1, 0, false, 7), full: effort(5, 0, true, 60), measure: gone::measure },
     // How many rounds these have is their own business.
     Part { name: "matrix", what: "the strategies in process",
         quick: effort(0, 0, false, 35), full: effort(0, 0, false, 240), measure: in_process::strategies },
     Part { name: "instructions", what: "instructions of hot operations",
-        quick: effort(0, 0, false, 0), full: effort(0, 0, false, 120), measure: in_process::instructions },
+        quick: effort(0, 0, false, 0), full: effort(0, 0, false, 60), measure: in_process::instructions },
 ];
 
 /// How the reason of something that was left out on purpose begins.
