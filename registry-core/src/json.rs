@@ -38,24 +38,9 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends an integer in decimal, without the formatting machinery: this runs several times for every answer.
+/// Appends an integer in decimal, without the formatting machinery: this runs for every answer.
 pub fn write_int(out: &mut Vec<u8>, value: i64) {
-    // Nineteen digits are the most that an i64 has.
-    let mut digits = [0; 19];
-    let mut rest = value.unsigned_abs();
-    let mut start = digits.len();
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        start -= 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&digits[start..]);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 #[cfg(test)]
