@@ -119,8 +119,8 @@ const SERVER: &[Goal] = {
             at_least(RATE_MIN), OverFloor(M::QueryRate, ONE_IN_FLIGHT, (M::QueryRate, ONE_IN_FLIGHT))),
         goal("route queries/s, 16 connections x 4 in flight, of the floor's",
             at_least(RATE_PIPELINED_MIN), OverFloor(M::QueryRate, FOUR_IN_FLIGHT, (M::QueryRate, FOUR_IN_FLIGHT))),
-        goal("route queries/s, 16 x 4, while 2 brokers re-register 10,000 changed topics every 50 ms, of the floor's",
-            at_least(RATE_UNDER_STORM_MIN), OverFloor(M::StormRate, UNDER_STORM, (M::QueryRate, FOUR_IN_FLIGHT))),
+        goal("route queries/s, 16 x 4, while 2 brokers re-register 10,000 changed topics every 50 ms, of the floor's under the same storm",
+            at_least(RATE_UNDER_STORM_MIN), OverFloor(M::StormRate, UNDER_STORM, (M::StormRate, UNDER_STORM))),
         goal("p99 of a route query during that storm", at_most(STORM_P99_US), Value(M::StormLatency, P99)),
         goal("registrations of the storm that were applied", at_least(STORM_APPLIED_PERCENT), Value(M::StormApplied, &[])),
         goal("p99 of a registration of the storm, from when it was due",
@@ -388,7 +388,11 @@ mod tests {
             verdict(&results(samples.clone()), "rwlock", "route queries/s, 16 connections x 4").is_met,
             Some(false)
         );
-        samples.push(Sample::new(Measure::StormRate, "rwlock", UNDER_STORM, vec![75e3, 65e3, 71e3]));
+        let storm = |subject, rounds| Sample::new(Measure::StormRate, subject, UNDER_STORM, rounds);
+        samples.push(storm("rwlock", vec![75e3, 65e3, 71e3]));
+        // Of the floor that is the better one under the storm.
+        samples.push(storm("floor 1 worker", vec![100e3, 100e3, 100e3]));
+        samples.push(storm("floor 2 workers", vec![90e3, 90e3, 90e3]));
         let storm = verdict(&results(samples.clone()), "rwlock", "route queries/s, 16 x 4, while");
         assert_eq!((storm.is_met, storm.value.as_str()), (Some(true), "0.710\u{d7}"));
         samples.truncate(1);
