@@ -8,6 +8,9 @@ use std::{collections::BTreeMap, fmt::Display, fs, io::Write as _, path::Path};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+/// The strategies that may serve, the default one first.
+pub const BACKENDS: [&str; 5] = ["rwlock", "dashmap", "left-right", "epoch", "cached"];
+
 /// All numbers of one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Results {

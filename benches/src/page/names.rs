@@ -17,7 +17,7 @@ pub(crate) const PERMISSION: f64 = 1.0;
 /// A broker returns under another address.
 pub(crate) const ADDRESS: f64 = 2.0;
 /// Operations whose instructions are counted, by their number.
-const OPERATIONS: [&str; 14] = [
+const OPERATIONS: [&str; 13] = [
     "route of a topic, without its frame",
     "JSON header read",
     "binary header read",
@@ -31,7 +31,6 @@ const OPERATIONS: [&str; 14] = [
     "list of 1,000 topics",
     "route query, whole server, one at a time",
     "route query, whole server, four at a time",
-    "registration of 1,000 topics, whole server, seen before",
 ];
 
 /// Of so many topics those that change in this mix.
@@ -60,6 +59,18 @@ fn name(names: &[&str], number: f64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        instructions::Operation,
+        matrix::{Change, Mix},
+    };
+
+    #[test]
+    fn numbers_are_those_of_who_measures() {
+        let lengths = [Mix::ALL.len(), Change::ALL.len(), Operation::ALL.len()];
+        assert_eq!([MIXES.len(), CHANGES.len(), OPERATIONS.len()], lengths);
+        assert_eq!([STEADY, RE_REGISTRATION], [Mix::Lookups.index(), Mix::Registrations.index()]);
+        assert_eq!([PERMISSION, ADDRESS], [Change::Permission.index(), Change::Address.index()]);
+    }
 
     #[test]
     fn a_number_without_a_name_is_shown() {

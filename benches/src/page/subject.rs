@@ -1,7 +1,7 @@
 //! Whose values they are: names, the order in which they stand, and the place in the palette.
 
-/// The strategies that may serve, the default one first.
-pub(crate) const BACKENDS: [&str; 5] = ["rwlock", "dashmap", "left-right", "epoch", "cached"];
+pub(crate) use crate::results::BACKENDS;
+
 /// The strategy that is built without a feature, and that the goals are about.
 pub(crate) const DEFAULT_BACKEND: &str = BACKENDS[0];
 /// The program that does the least.

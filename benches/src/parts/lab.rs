@@ -16,11 +16,8 @@ use crate::{
     instructions::Programs,
     peers,
     process::{self, Server},
-    results::Results,
+    results::{BACKENDS, Results},
 };
-
-/// The strategies, the default one first.
-pub const BACKENDS: [&str; 5] = ["rwlock", "dashmap", "left-right", "epoch", "cached"];
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -204,8 +201,8 @@ impl Lab {
         }
     }
 
-    /// Waits until nothing of what servers needed only for a while is left in their memory: ours give buffers of silent
-    /// connections back after 5 s.
+    /// Waits until nothing of what servers needed only for a while is left in their memory: ours sweep in steps, a second
+    /// apart at most.
     ///
     /// # Errors
     /// When the run is interrupted.

@@ -25,7 +25,7 @@ use std::time::Duration;
 use anyhow::ensure;
 
 pub use self::{
-    lab::{BACKENDS, Lab, Wishes},
+    lab::{Lab, Wishes},
     lookups::USUAL_BODY_BYTES,
     machine::{load_average, machine},
     progress::Progress,

@@ -12,9 +12,9 @@ use anyhow::{Context as _, bail};
 use benches::{
     matrix::memory,
     page,
-    parts::{self, BACKENDS, Lab, NOT_ASKED_FOR, PARTS, Part, Progress, Wishes, load_average, machine},
+    parts::{self, Lab, NOT_ASKED_FOR, PARTS, Part, Progress, Wishes, load_average, machine},
     process,
-    results::Results,
+    results::{BACKENDS, Results},
 };
 use clap::Args;
 use rustix::process::Signal;
