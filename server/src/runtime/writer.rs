@@ -99,34 +99,11 @@ fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, conseque
     let mut tick_due = Instant::now() + TICK;
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
-        let first = match jobs.recv_timeout(tick_due.saturating_duration_since(Instant::now())) {
-            Ok(job) => Some(job),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        let began = Instant::now();
-        let now = consequences.shared.clock.now();
-        let mut next = first;
         let mut has_removed = false;
-        while let Some(job) = next {
-            #[cfg(feature = "fault-injection")]
-            if matches!(&job.command, Command::DeleteTopic { topic, .. } if **topic == *crate::service::POISON) {
-                panic!("injected in the writer");
-            }
-            let applied = writer.apply(&job.command, now);
-            batch.push((job, applied));
-            let has_room = batch.len() < BATCH_MAX && began.elapsed() < BATCH_TIME_MAX;
-            next = if has_room { jobs.try_recv().ok() } else { None };
-        }
-        writer.publish();
-        // Only now is anybody told.
-        for (job, mut applied) in batch.drain(..) {
-            consequences.follow(&job.command, &mut applied);
-            has_removed |= applied.brokers_removed > 0;
-            if let Some(reply) = job.reply {
-                // Whoever asked may be gone.
-                let _ = reply.send(applied);
-            }
+        match jobs.recv_timeout(tick_due.saturating_duration_since(Instant::now())) {
+            Ok(first) => has_removed = serve(&mut writer, first, jobs, &mut batch, consequences),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
         if Instant::now() >= tick_due {
             let is_more = writer.tick();
@@ -136,6 +113,42 @@ fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, conseque
             tick_due = tick_due.min(Instant::now() + SWEEP_PAUSE);
         }
     }
+}
+
+/// Makes the first change, and those that wait with it, visible as one, and answers them. Says whether brokers have gone,
+/// so that there is something to sweep.
+fn serve<P: Publisher>(
+    writer: &mut Writer<P>,
+    first: Job,
+    jobs: &mpsc::Receiver<Job>,
+    batch: &mut Vec<(Job, Applied)>,
+    consequences: &Consequences,
+) -> bool {
+    let began = Instant::now();
+    let now = consequences.shared.clock.now();
+    let mut next = Some(first);
+    while let Some(job) = next {
+        #[cfg(feature = "fault-injection")]
+        if matches!(&job.command, Command::DeleteTopic { topic, .. } if **topic == *crate::service::POISON) {
+            panic!("injected in the writer");
+        }
+        let applied = writer.apply(&job.command, now);
+        batch.push((job, applied));
+        let has_room = batch.len() < BATCH_MAX && began.elapsed() < BATCH_TIME_MAX;
+        next = if has_room { jobs.try_recv().ok() } else { None };
+    }
+    writer.publish();
+    // Only now is anybody told.
+    let mut has_removed = false;
+    for (job, mut applied) in batch.drain(..) {
+        consequences.follow(&job.command, &mut applied);
+        has_removed |= applied.brokers_removed > 0;
+        if let Some(reply) = job.reply {
+            // Whoever asked may be gone.
+            let _ = reply.send(applied);
+        }
+    }
+    has_removed
 }
 
 impl Consequences {
