@@ -1,19 +1,21 @@
 //! The load tool against a name server, the floor, and servers that fail.
 
+mod requests;
 mod support;
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
     thread,
     time::Duration,
 };
 
+use requests::answer_each;
 use serde_json::Value;
 use server::{
     limits::Limits,
-    remoting::{Decoded, Encoder, FrameDecoder, Request, SerializeType},
+    remoting::{Encoder, SerializeType},
 };
 use support::NameServer;
 
@@ -309,20 +311,9 @@ fn serve(answer: fn(u32, &Frame) -> Option<Vec<u8>>) -> SocketAddr {
     addr
 }
 
-fn serve_one(mut stream: TcpStream, connection: usize, answer: fn(u32, &Frame) -> Option<Vec<u8>>) {
-    let limits = Limits::default();
-    let (mut input, mut chunk, mut number) = (Vec::new(), [0; 4096], 0);
-    while let Ok(read @ 1..) = stream.read(&mut chunk) {
-        input.extend_from_slice(&chunk[..read]);
-        while let Ok(Decoded::Frame(frame)) = FrameDecoder::after_detection().decode(&input, &limits) {
-            let opaque = Request::decode(&frame, &limits).unwrap().opaque;
-            let consumed = frame.consumed;
-            input.drain(..consumed);
-            let Some(answer) = answer(number, &Frame { opaque, connection }) else { return };
-            let _ = stream.write_all(&answer);
-            number += 1;
-        }
-    }
+fn serve_one(stream: TcpStream, connection: usize, answer: fn(u32, &Frame) -> Option<Vec<u8>>) {
+    let mut numbers = 0..;
+    answer_each(stream, |opaque| answer(numbers.next()?, &Frame { opaque, connection }));
 }
 
 fn right(frame: &Frame) -> Vec<u8> {

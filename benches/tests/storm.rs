@@ -1,9 +1,9 @@
 //! Storms against a name server, and against servers that are slow or leave.
 
+mod requests;
 mod support;
 
 use std::{
-    io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
     time::Duration,
@@ -17,9 +17,10 @@ use benches::{
     storm::{Storm, StormPlan},
     versions::queues_of,
 };
+use requests::answer_each;
 use server::{
     limits::Limits,
-    remoting::{Decoded, Encoder, FrameDecoder, Request, SerializeType},
+    remoting::{Encoder, SerializeType},
 };
 use support::NameServer;
 
@@ -129,25 +130,14 @@ fn serve(pause: fn(i32) -> Option<Duration>, requests_max: i32) -> SocketAddr {
     addr
 }
 
-fn answer(mut stream: TcpStream, pause: fn(i32) -> Option<Duration>, requests_max: i32) {
-    let limits = Limits::default();
-    let encoder = Encoder::new(SerializeType::Json, &limits);
-    let (mut input, mut chunk, mut number) = (Vec::new(), [0; 4096], 0);
-    while let Ok(read @ 1..) = stream.read(&mut chunk) {
-        input.extend_from_slice(&chunk[..read]);
-        while let Ok(Decoded::Frame(frame)) = FrameDecoder::after_detection().decode(&input, &limits) {
-            let opaque = Request::decode(&frame, &limits).unwrap().opaque;
-            let consumed = frame.consumed;
-            input.drain(..consumed);
-            if number == requests_max {
-                return;
-            }
-            thread::sleep(pause(number).unwrap_or_default());
-            number += 1;
-            let mut answer = Vec::new();
-            let mark = encoder.begin_success(&mut answer, opaque);
-            encoder.finish(&mut answer, mark);
-            let _ = stream.write_all(&answer);
-        }
-    }
+fn answer(stream: TcpStream, pause: fn(i32) -> Option<Duration>, requests_max: i32) {
+    let encoder = Encoder::new(SerializeType::Json, &Limits::default());
+    let mut numbers = 0..requests_max;
+    answer_each(stream, |opaque| {
+        thread::sleep(pause(numbers.next()?).unwrap_or_default());
+        let mut answer = Vec::new();
+        let mark = encoder.begin_success(&mut answer, opaque);
+        encoder.finish(&mut answer, mark);
+        Some(answer)
+    });
 }
