@@ -4,6 +4,7 @@ use std::{hint::black_box, time::Duration};
 
 use backends::RwLockRegistry;
 use benches::{
+    client::{Codec, Query},
     cluster::{Broker, topic_names},
     matrix::world::{World, ask_route},
 };
@@ -12,7 +13,7 @@ use registry_core::Registry as _;
 use server::{
     body::{BodyLimits, parse_register_body},
     limits::Limits,
-    remoting::{Decoded, Encoder, FrameDecoder, Request, RequestCode, RequestHeader, SerializeType, codes::VERSION},
+    remoting::{Decoded, Encoder, FrameDecoder, Request, SerializeType, codes::VERSION},
 };
 
 /// Brokers that a route shows.
@@ -37,12 +38,8 @@ fn headers(criterion: &mut Criterion) {
 }
 
 fn route_query(kind: SerializeType) -> Vec<u8> {
-    let encoder = Encoder::new(kind, &Limits::default());
-    let ext = [("topic", "orders-of-shop-000000")];
-    let code = RequestCode::GetRouteInfoByTopic.to_wire();
     let mut out = Vec::new();
-    let mark = encoder.begin_request(&mut out, &RequestHeader { code, flag: 0, opaque: 1_234_567, ext: Some(&ext) });
-    encoder.finish(&mut out, mark);
+    Codec::of(kind).encode(&mut out, &Query::route("orders-of-shop-000000"), 1_234_567);
     out
 }
 

@@ -72,9 +72,14 @@ impl Default for Codec {
 impl Codec {
     /// A codec for a new connection. Headers are JSON, the form of every official client.
     pub fn new() -> Self {
+        Self::of(SerializeType::Json)
+    }
+
+    /// As [`new`](Self::new), with headers of this form.
+    pub fn of(kind: SerializeType) -> Self {
         // A list of all topics is longer than any request may be.
         let limits = Limits { frame_bytes_max: 1 << 30, ..Limits::default() };
-        Self { encoder: Encoder::new(SerializeType::Json, &limits), decoder: FrameDecoder::after_detection(), limits }
+        Self { encoder: Encoder::new(kind, &limits), decoder: FrameDecoder::after_detection(), limits }
     }
 
     /// Appends a request to `out`.

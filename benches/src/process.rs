@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use server::remoting::RequestCode;
 use tempfile::TempDir;
 
@@ -26,6 +26,10 @@ use crate::client::{Client, Query};
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often the port is tried until the server listens: as fine as its start is to be known.
 const CONNECT_INTERVAL: Duration = Duration::from_micros(100);
+
+/// Under valgrind an end takes seconds, on a busy machine more.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running server.
 #[derive(Debug)]
@@ -79,11 +83,6 @@ impl Server {
         self.start
     }
 
-    /// The process.
-    pub fn id(&self) -> u32 {
-        self.child.0.id()
-    }
-
     /// CPU time that the process has used so far.
     ///
     /// # Errors
@@ -111,6 +110,23 @@ impl Server {
     fn status(&self, field: &str) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.0.id()))?;
         kib_of(&status, field).map(|kib| kib << 10).with_context(|| format!("no {field} in /proc/PID/status"))
+    }
+
+    /// Asks it to end, and waits until it has: so that it does what it does at its end.
+    ///
+    /// # Errors
+    /// When it fails, or does not end in time.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child.0), Signal::TERM)?;
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.0.try_wait()? {
+                ensure!(status.success(), "the server ended: {status}\n{}", self.output());
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < STOP_TIMEOUT, "the server runs on after {STOP_TIMEOUT:?}");
+            thread::sleep(STOP_INTERVAL);
+        }
     }
 
     fn output(&self) -> String {
@@ -322,7 +338,8 @@ fn cpu_nanos(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().next()?.parse().ok()
 }
 
-fn kib_of(status: &str, field: &str) -> Option<u64> {
+/// The value of a field of a file that says `field: number kB` in a line.
+pub(crate) fn kib_of(status: &str, field: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
@@ -339,6 +356,7 @@ mod tests {
         let status = "Name:\tx\nVmHWM:\t    4096 kB\nVmRSS:\t    1024 kB\n";
         assert_eq!((kib_of(status, "VmRSS:"), kib_of(status, "VmHWM:")), (Some(1024), Some(4096)));
         assert_eq!(kib_of(status, "VmSwap:"), None);
+        assert_eq!((kib_of("x:24683652 kB", "x:"), kib_of("x:24683652", "x:")), (Some(24_683_652), None));
         let status = "SigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\n";
         let is_ignored = |signal| is_in_mask(status, "SigIgn:", signal);
         assert!(is_ignored(Signal::HUP) && is_ignored(Signal::PIPE) && !is_ignored(Signal::INT));

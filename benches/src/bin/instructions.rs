@@ -9,8 +9,11 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use anyhow::{Context as _, ensure};
-use benches::instructions::{self, Baseline, Comparison, LIMIT_PERCENT, Operation, Programs};
+use anyhow::ensure;
+use benches::{
+    instructions::{self, Baseline, Comparison, LIMIT_PERCENT, Operation, Programs},
+    process,
+};
 use clap::Parser;
 
 /// Counts the instructions of hot operations, under valgrind
@@ -107,6 +110,5 @@ fn check(flags: &Flags) -> anyhow::Result<ExitCode> {
 }
 
 fn version(program: &str) -> anyhow::Result<String> {
-    let output = Command::new(program).arg("--version").output().with_context(|| program.to_owned())?;
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    Ok(String::from_utf8(process::run(Command::new(program).arg("--version"))?)?.trim().to_owned())
 }

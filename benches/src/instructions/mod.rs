@@ -23,7 +23,10 @@ use anyhow::{Context as _, ensure};
 pub use baseline::{Baseline, Comparison, LIMIT_PERCENT, compare};
 pub use operations::run;
 
-use crate::results::{Measure, Sample};
+use crate::{
+    process,
+    results::{Measure, Sample},
+};
 
 /// What is counted. The order is that of [`Operation::ALL`], the index of `operation` in samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,8 +186,7 @@ fn total(programs: &Programs, operation: Operation, times: u64) -> anyhow::Resul
     } else {
         let mut command = valgrind(&programs.instructions, &counts);
         command.args(["--run", operation.name(), "--times", &times.to_string()]);
-        let output = command.output().context("valgrind")?;
-        ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        process::run(&mut command)?;
     }
     total_of(&fs::read_to_string(&counts).context("the output of callgrind")?)
 }

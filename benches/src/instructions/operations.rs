@@ -11,11 +11,12 @@ use registry_core::{
 use server::{
     body::{BodyLimits, parse_register_body},
     limits::Limits,
-    remoting::{Decoded, Encoder, FrameDecoder, Request, RequestCode, RequestHeader, SerializeType, codes::VERSION},
+    remoting::{Decoded, Encoder, FrameDecoder, Request, SerializeType, codes::VERSION},
 };
 
 use super::Operation;
 use crate::{
+    client::{Codec, Query},
     cluster::Broker,
     matrix::world::{CHANGING, CLUSTER, NOW, World, ask_route, broker_addr, registration, wipe_and_back},
 };
@@ -65,12 +66,8 @@ fn lookup(times: u64) -> anyhow::Result<()> {
 }
 
 fn query_of_route(kind: SerializeType) -> Vec<u8> {
-    let encoder = Encoder::new(kind, &Limits::default());
-    let ext = [("topic", "orders-of-shop-000000")];
-    let code = RequestCode::GetRouteInfoByTopic.to_wire();
     let mut out = Vec::new();
-    let mark = encoder.begin_request(&mut out, &RequestHeader { code, flag: 0, opaque: 1_234_567, ext: Some(&ext) });
-    encoder.finish(&mut out, mark);
+    Codec::of(kind).encode(&mut out, &Query::route("orders-of-shop-000000"), 1_234_567);
     out
 }
 

@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path, process::Command, time::SystemTime};
 
-use crate::{process::run, results::Machine};
+use crate::{
+    process::{kib_of, run},
+    results::Machine,
+};
 
 /// Describes this machine, now. What it does not say is empty.
 pub fn machine() -> Machine {
@@ -12,7 +15,7 @@ pub fn machine() -> Machine {
         date: date_of(now),
         processor: field_of(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_mib: field_of(&read("/proc/meminfo"), "MemTotal").and_then(|text| kib_of(&text)).unwrap_or(0) >> 10,
+        memory_mib: kib_of(&read("/proc/meminfo"), "MemTotal:").unwrap_or(0) >> 10,
         system: [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")]
             .map(|s| s.trim().to_owned())
             .join(" "),
@@ -46,10 +49,6 @@ fn commit() -> String {
 fn field_of(text: &str, field: &str) -> Option<String> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.into_iter().find(|(name, _)| name.trim() == field).map(|(_, value)| value.trim().to_owned())
-}
-
-fn kib_of(text: &str) -> Option<u64> {
-    text.strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// Seconds since 1970 as `2026-11-29 20:15`.
@@ -90,7 +89,6 @@ mod tests {
         let text = "processor\t: 0\nmodel name\t: Fast One: 3 GHz\nmodel name\t: Other\n";
         assert_eq!(field_of(text, "model name").as_deref(), Some("Fast One: 3 GHz"));
         assert_eq!(field_of(text, "model"), None);
-        assert_eq!((kib_of("24683652 kB"), kib_of("24683652")), (Some(24_683_652), None));
     }
 
     #[test]
