@@ -280,7 +280,7 @@ const COARSE_ERROR: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// When there is no such process.
-pub fn cpu_of(process: u32) -> anyhow::Result<Duration> {
+fn cpu_of(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let ticks = cpu_ticks(&stat).with_context(|| format!("no CPU time in {stat:?}"))?;
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
