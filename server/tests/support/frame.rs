@@ -185,6 +185,14 @@ impl Client {
         Self::new(stream)
     }
 
+    /// Connects from this loopback address, as a peer of its own: sources are told apart by their addresses.
+    pub(crate) fn connect_from(source: std::net::Ipv4Addr, addr: SocketAddr) -> Self {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from((source, 0)).into()).expect("a loopback address");
+        socket.connect_timeout(&addr.into(), CONNECT_TIMEOUT).expect("connect to the name server");
+        Self::new(socket.into())
+    }
+
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("TCP_NODELAY");
         Self { stream, pending: Vec::new() }

@@ -5,6 +5,7 @@
 pub(crate) mod broker;
 pub(crate) mod canonical;
 pub(crate) mod frame;
+pub(crate) mod latency;
 pub(crate) mod local;
 pub(crate) mod official;
 pub(crate) mod ours;

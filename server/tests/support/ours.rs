@@ -25,6 +25,9 @@ pub(crate) fn launch(home: &Path, config_file: &Path, settings: &Settings) -> Co
     if settings.binary {
         command.env("ROCKETMQ_SERIALIZE_TYPE", "ROCKETMQ");
     }
+    if let Some(backend) = std::env::var_os("STRANGERS_BACKEND") {
+        command.arg("--backend").arg(backend);
+    }
     command
 }
 
