@@ -13,7 +13,7 @@ mod route;
 
 use std::sync::Arc;
 
-use registry_core::{Applied, Command, ConnectionId, Millis, Name, Outcome, Reader, query::RouteCache};
+use registry_core::{Applied, Command, ConnectionId, Millis, Name, Outcome, Reader, Source, query::RouteCache};
 use tracing::debug;
 
 use crate::{
@@ -205,7 +205,11 @@ impl<R: Reader> Service<R> {
         let header = ResponseHeader::new(ResponseCode::Success, opaque);
         match (answer, &applied.outcome) {
             (Answer::Registration, Outcome::Registered(registered)) => self.registered(opaque, registered, out),
+            (Answer::Registration, Outcome::RegisteredInPart { left_out, refusal, .. }) => {
+                self.registered_in_part(opaque, *left_out, refusal, out);
+            }
             (Answer::Registration, Outcome::Refused(refusal)) => self.refused(opaque, refusal, out),
+            (_, Outcome::Refused(refusal)) => self.forbidden(opaque, refusal, out),
             (Answer::Count(field), Outcome::TopicsChanged(count)) => {
                 let count = count.to_string();
                 let ext = [(field, count.as_str())];
@@ -262,5 +266,10 @@ impl<R: Reader> Service<R> {
 impl<'a> Call<'a> {
     fn name(&self, field: &str) -> Option<Name> {
         self.request.ext.get(field).map(Name::from)
+    }
+
+    /// Who is charged with what the registry keeps of this request.
+    fn registry_source(&self) -> Source {
+        self.source.unwrap_or(self.peer).ip().into()
     }
 }
