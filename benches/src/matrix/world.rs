@@ -111,7 +111,10 @@ impl<R: Registry> World<R> {
 pub fn topic_and_back() -> [Command; 2] {
     let topic = Name::from(ONE_MORE_TOPIC);
     let queues = vec![(broker_name(CHANGING), QueueSettings::default())];
-    [Command::RegisterTopic { topic: topic.clone(), queues, source: source() }, Command::DeleteTopic { topic, cluster: None }]
+    [
+        Command::RegisterTopic { topic: topic.clone(), queues, source: source() },
+        Command::DeleteTopic { topic, cluster: None },
+    ]
 }
 
 /// The topic that comes and goes.

@@ -156,7 +156,9 @@ impl LiveTable {
         for (key, entry) in &self.entries {
             let carried = self.carried.get(&entry.record.connection);
             assert!(carried.is_some_and(|keys| keys.contains(key)), "nobody carries {key:?}");
-            assert!(entry.former_connections.len() <= FORMER_CONNECTIONS_MAX && entry.former_ids.len() <= FORMER_IDS_MAX);
+            assert!(
+                entry.former_connections.len() <= FORMER_CONNECTIONS_MAX && entry.former_ids.len() <= FORMER_IDS_MAX
+            );
         }
         let carried: usize = self.carried.values().map(HashSet::len).sum();
         assert_eq!(carried, self.entries.len(), "a connection carries what is gone, or another's");

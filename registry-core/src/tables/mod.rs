@@ -334,6 +334,12 @@ impl Tables {
         self.topics.iter()
     }
 
+    /// For how many topics there is room: in the list, and in the index. For tests.
+    #[doc(hidden)]
+    pub fn topic_room(&self) -> (usize, usize) {
+        self.topics.room()
+    }
+
     /// Checks the counters and references that the tables keep about themselves.
     ///
     /// # Panics
@@ -407,7 +413,8 @@ impl Tables {
 
     fn check_limits(&self) {
         let limits = &self.limits;
-        let Usage { groups, clusters, brokers, topics, topic_list_bytes, cluster_info_bytes, bytes } = self.ledger.total();
+        let Usage { groups, clusters, brokers, topics, topic_list_bytes, cluster_info_bytes, bytes } =
+            self.ledger.total();
         assert_eq!((groups, clusters, brokers), (self.groups.len(), self.clusters.len(), self.live.iter().count()));
         assert_eq!(topics, self.topics.len());
         assert!(groups <= limits.groups_max && clusters <= limits.clusters_max && brokers <= limits.brokers_max);
@@ -421,7 +428,10 @@ impl Tables {
         }
         for (name, value) in self.topics.iter() {
             assert!(value.slots.len() <= limits.topic_groups_max, "groups of {name}");
-            assert!(value.mappings.as_ref().is_none_or(|all| all.len() <= limits.topic_mappings_max), "mappings of {name}");
+            assert!(
+                value.mappings.as_ref().is_none_or(|all| all.len() <= limits.topic_mappings_max),
+                "mappings of {name}"
+            );
         }
         assert!(self.live.iter().all(|(_, entry)| entry.groups.len() <= limits.broker_groups_max));
     }

@@ -45,7 +45,7 @@ impl<T> Pages<T> {
         }
     }
 
-    #[cfg(test)]
+    /// For how many entries there is room.
     pub(super) fn capacity(&self) -> usize {
         self.0.iter().map(Vec::capacity).sum()
     }

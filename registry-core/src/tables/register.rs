@@ -8,8 +8,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Cluster,
-    HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Tables, Usage,
+    Cluster, HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Tables, Usage,
     groups::{Group, Member},
     live::LiveEntry,
     room::LeftOut,
@@ -286,13 +285,7 @@ impl Tables {
     }
 
     /// Takes the topics and mappings of a registration; says whether one of them is news.
-    fn take_topics(
-        &mut self,
-        index: u32,
-        registration: &Registration,
-        before: &Before,
-        left_out: &LeftOut,
-    ) -> bool {
+    fn take_topics(&mut self, index: u32, registration: &Registration, before: &Before, left_out: &LeftOut) -> bool {
         let is_read_only = self.is_read_only(registration);
         let source = registration.source;
         let body = &registration.body;

@@ -102,7 +102,8 @@ impl Tables {
                 left_out.why.get_or_insert(refusal);
             }
         }
-        let is_known = group.is_some_and(|group| group.members().iter().any(|held| held.addr == registration.broker_addr));
+        let is_known =
+            group.is_some_and(|group| group.members().iter().any(|held| held.addr == registration.broker_addr));
         match left_out.why {
             // A new broker comes whole or not at all.
             Some(refusal) if !is_known => Err(refusal),
@@ -127,7 +128,10 @@ impl Tables {
         }
         let listed_in = group.map_or(&[][..], |group| &group.listed_in);
         let is_listed = listed_in.contains(cluster);
-        if !is_listed && listed_in.len() >= limits.group_clusters_max && group.is_some_and(|group| self.unnamed_cluster(group, registration).is_none()) {
+        if !is_listed
+            && listed_in.len() >= limits.group_clusters_max
+            && group.is_some_and(|group| self.unnamed_cluster(group, registration).is_none())
+        {
             return full("group_clusters_max", limits.group_clusters_max);
         }
         let group_cluster = group.map_or(cluster, |group| &group.cluster);
@@ -169,7 +173,13 @@ impl Tables {
         filters: &[Option<Name>],
     ) -> Result<(), Refusal> {
         let limits = &self.limits;
-        let others = || entry.groups.iter().map(|&index| self.groups.at(index)).filter(|group| group.name != registration.broker_name);
+        let others = || {
+            entry
+                .groups
+                .iter()
+                .map(|&index| self.groups.at(index))
+                .filter(|group| group.name != registration.broker_name)
+        };
         if others().count() >= limits.broker_groups_max {
             return Err(Refusal::TableFull { table: "broker_groups_max", limit: limits.broker_groups_max });
         }
@@ -183,8 +193,12 @@ impl Tables {
 
     /// The oldest cluster that lists a group although no member will name it after the registration; never the group's own.
     pub(super) fn unnamed_cluster(&self, group: &Group, registration: &Registration) -> Option<Name> {
-        let staying = group.members().iter().filter(|held| held.addr != registration.broker_addr && held.id != registration.broker_id);
-        let named: Vec<&Name> = staying.map(|held| &held.live_cluster).chain([&group.cluster, &registration.cluster]).collect();
+        let staying = group
+            .members()
+            .iter()
+            .filter(|held| held.addr != registration.broker_addr && held.id != registration.broker_id);
+        let named: Vec<&Name> =
+            staying.map(|held| &held.live_cluster).chain([&group.cluster, &registration.cluster]).collect();
         group.listed_in.iter().find(|cluster| !named.contains(cluster)).cloned()
     }
 

@@ -195,8 +195,7 @@ impl Topics {
     }
 
     /// For how many topics there is room: in the list, and in the index.
-    #[cfg(test)]
-    pub(crate) fn capacity(&self) -> (usize, usize) {
+    pub(crate) fn room(&self) -> (usize, usize) {
         (self.list.capacity(), self.by_name.iter().map(HashTable::capacity).sum())
     }
 }

@@ -27,12 +27,7 @@ const MAPPING_TEXT_BYTES: usize = 128;
 
 /// A topic, without what serves it.
 pub(super) fn topic(name: &str) -> Usage {
-    Usage {
-        topics: 1,
-        topic_list_bytes: string_len(name) + 1,
-        bytes: TOPIC_BYTES + name.len(),
-        ..Usage::default()
-    }
+    Usage { topics: 1, topic_list_bytes: string_len(name) + 1, bytes: TOPIC_BYTES + name.len(), ..Usage::default() }
 }
 
 /// A group's share in a topic.
@@ -95,12 +90,7 @@ pub(super) fn member_text(addr: &str, filters: &[Option<Name>]) -> usize {
 }
 
 /// A group whose route has `text` bytes, in so many clusters.
-pub(super) fn group<'a>(
-    name: &str,
-    text: usize,
-    settings: usize,
-    listed_in: impl Iterator<Item = &'a Name>,
-) -> Usage {
+pub(super) fn group<'a>(name: &str, text: usize, settings: usize, listed_in: impl Iterator<Item = &'a Name>) -> Usage {
     // In 106 a group stands under its name, and its name in every cluster that lists it, under the cluster's.
     let listings: usize = listed_in.map(|cluster| string_len(cluster) + string_len(name) + 6).sum();
     Usage {

@@ -136,14 +136,13 @@ fn topic_table() -> impl Strategy<Value = TopicTable> {
 fn mapping() -> impl Strategy<Value = (Name, TopicMapping)> {
     let bname = prop_oneof![4 => name(&BROKERS).prop_map(Some), 1 => Just(Some("foreign".into())), 1 => Just(None)];
     let ids = option::of((0..3usize).prop_map(|count| [(0, 0), (1, 3)].into_iter().take(count).collect()));
-    (name(&TOPICS), bname, ids, select(&[0, 1, -(1 << 53), (1 << 53) - 1][..]), option::of(Just("__global__".into()))).prop_map(
-        |(topic, bname, curr_id_map, epoch, scope)| {
+    (name(&TOPICS), bname, ids, select(&[0, 1, -(1 << 53), (1 << 53) - 1][..]), option::of(Just("__global__".into())))
+        .prop_map(|(topic, bname, curr_id_map, epoch, scope)| {
             let inner = (epoch == 0).then(|| topic.clone());
             let mapping =
                 TopicMapping { topic: inner, bname, scope, total_queues: 2, epoch, dirty: epoch == 1, curr_id_map };
             (topic, mapping)
-        },
-    )
+        })
 }
 
 fn body() -> impl Strategy<Value = RegisterBody> {

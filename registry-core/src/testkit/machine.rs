@@ -15,8 +15,8 @@ use proptest::test_runner::Config;
 
 use super::{Model, Probe, ScratchView, generate, generate::Step};
 use crate::{
-    Applied, Command, Image, LiveKey, Millis, Outcome, Publisher, Reader, Registration, Registry, Stale,
-    TableLimits, Tables, View,
+    Applied, Command, Image, LiveKey, Millis, Outcome, Publisher, Reader, Registration, Registry, Stale, TableLimits,
+    Tables, View,
     query::{self, Heartbeat, RouteCache},
 };
 

@@ -81,7 +81,8 @@ fn in_part(left_out: usize, refusal: Refusal) -> Outcome {
 
 /// Names have a length, whatever they name and whatever brings them.
 pub fn names_are_limited<R: Registry>() {
-    let mut f = Fixture::<R>::with_limits(TableLimits { name_bytes_max: 20, topic_bytes_max: 30, ..TableLimits::default() });
+    let mut f =
+        Fixture::<R>::with_limits(TableLimits { name_bytes_max: 20, topic_bytes_max: 30, ..TableLimits::default() });
     let long = "x".repeat(21);
     let topic = "t".repeat(31);
     let mapping = |change: fn(&mut TopicMapping, &str)| {
@@ -99,7 +100,10 @@ pub fn names_are_limited<R: Registry>() {
         ("HA address", with_ha),
         ("zone name", broker().zone(&long)),
         ("filter server", broker().filters([&long])),
-        ("broker name of a mapping", broker().mapping("t1", mapping(|mapping, long| mapping.bname = Some(long.into())))),
+        (
+            "broker name of a mapping",
+            broker().mapping("t1", mapping(|mapping, long| mapping.bname = Some(long.into()))),
+        ),
         ("scope of a mapping", broker().mapping("t1", mapping(|mapping, long| mapping.scope = Some(long.into())))),
     ];
     for (what, broker) in cases {
@@ -138,10 +142,7 @@ pub fn routes_are_limited<R: Registry>() {
     refused_for(&mut f, &Broker::new("d", 0, "a3"), full("topic_groups_max", 2));
     assert_eq!(f.route("t1"), "b{0=a0,1=a1} c{0=a0} / b:6:8:8 c:6:8:8");
     f.register(&Broker::new("d", 0, "a3").topics(["t2", "t3"], settings(6)));
-    assert_eq!(
-        f.try_register_topic("t1", ["d"], settings(6)).outcome,
-        Outcome::Refused(full("topic_groups_max", 2))
-    );
+    assert_eq!(f.try_register_topic("t1", ["d"], settings(6)).outcome, Outcome::Refused(full("topic_groups_max", 2)));
     let known = Broker::new("d", 0, "a3").topics(["t1", "t2", "t4"], settings(4)).version(2);
     assert_eq!(f.try_register(&known).outcome, in_part(1, full("topic_groups_max", 2)));
     assert_eq!(f.topics(), ["base", "t1", "t2", "t3", "t4"]);
@@ -162,7 +163,8 @@ pub fn routes_are_limited<R: Registry>() {
 
 /// A broker that changes its cluster again and again leaves a bounded number of clusters, and of live entries, behind.
 pub fn clusters_are_limited<R: Registry>() {
-    let limits = TableLimits { group_clusters_max: 3, clusters_max: 5, groupless_brokers_max: 2, ..TableLimits::default() };
+    let limits =
+        TableLimits { group_clusters_max: 3, clusters_max: 5, groupless_brokers_max: 2, ..TableLimits::default() };
     let mut f = Fixture::<R>::with_limits(TableLimits { source_share_percent: 100, ..limits });
     let named = |cluster: &str| Broker::new("b", 0, "a0").cluster(cluster);
     for cluster in ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"] {
@@ -186,7 +188,8 @@ pub fn clusters_are_limited<R: Registry>() {
 
 /// Live brokers have a number, and so have the groups of one.
 pub fn brokers_are_limited<R: Registry>() {
-    let limits = TableLimits { brokers_max: 3, broker_groups_max: 2, source_share_percent: 100, ..TableLimits::default() };
+    let limits =
+        TableLimits { brokers_max: 3, broker_groups_max: 2, source_share_percent: 100, ..TableLimits::default() };
     let mut f = Fixture::<R>::with_limits(limits);
     f.register(&Broker::new("b", 0, "a0"));
     f.register(&Broker::new("c", 0, "a0"));
@@ -210,9 +213,10 @@ pub fn settings_are_limited<R: Registry>() {
     f.register(&broker(1, [("t1", 1), ("t2", 2), ("t3", 2)]));
     let outcome = f.try_register(&broker(2, [("t1", 2), ("t2", 3), ("t3", 1)])).outcome;
     assert_eq!(outcome, in_part(1, full("group_settings_max", 2)));
-    assert_eq!(["t1", "t2", "t3"].map(|topic| f.route(topic)), ["2", "2", "1"].map(|read| {
-        format!("b{{0=a0}} / b:6:{read}:8")
-    }));
+    assert_eq!(
+        ["t1", "t2", "t3"].map(|topic| f.route(topic)),
+        ["2", "2", "1"].map(|read| { format!("b{{0=a0}} / b:6:{read}:8") })
+    );
     assert_eq!(f.try_register_topic("t4", ["b"], queues(9)).outcome, Outcome::Refused(full("group_settings_max", 2)));
 }
 
