@@ -19,12 +19,14 @@ pub mod body;
 mod clock;
 pub mod config;
 pub mod counters;
+pub mod doors;
 pub mod json;
 pub mod kv;
 pub mod limits;
+mod peers;
 pub mod remoting;
 mod runtime;
 mod service;
 pub mod storage;
 
-pub use runtime::{Server, ServerError};
+pub use runtime::{Server, ServerError, descriptors};

@@ -5,6 +5,10 @@ use std::{
     future::Future,
     io::{self, IsTerminal, Write},
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use server::{
@@ -14,11 +18,14 @@ use server::{
         cli::{Cli, EXIT_FAILED, Exit},
     },
 };
+use signal_hook::flag;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
+    // Before anything is opened.
+    server::descriptors::raise_limit();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -69,14 +76,21 @@ fn print(text: &str) {
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// Resolves with the first SIGTERM or SIGINT.
+/// Resolves with the first SIGTERM or SIGINT. The second one ends the process at once, with 128 and its number.
 async fn stop_signal() {
-    let wait = |kind| -> io::Result<_> {
+    let wait = |kind: SignalKind| -> io::Result<_> {
+        let is_second = Arc::new(AtomicBool::new(false));
+        flag::register_conditional_shutdown(kind.as_raw_value(), 128 + kind.as_raw_value(), Arc::clone(&is_second))?;
         let mut signals = signal(kind)?;
-        Ok(async move { signals.recv().await })
+        Ok((is_second, async move { signals.recv().await }))
     };
     match (wait(SignalKind::terminate()), wait(SignalKind::interrupt())) {
-        (Ok(terminate), Ok(interrupt)) => first(terminate, interrupt).await,
+        (Ok((is_second_terminate, terminate)), Ok((is_second_interrupt, interrupt))) => {
+            first(terminate, interrupt).await;
+            for is_second in [is_second_terminate, is_second_interrupt] {
+                is_second.store(true, Ordering::SeqCst);
+            }
+        }
         _ => {
             warn!("cannot watch for signals: they end the process at once");
             std::future::pending().await

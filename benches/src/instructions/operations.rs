@@ -73,9 +73,7 @@ fn query_of_route(kind: SerializeType) -> Vec<u8> {
 
 fn header(kind: SerializeType, times: u64) -> anyhow::Result<()> {
     let (bytes, limits) = (query_of_route(kind), Limits::default());
-    let Decoded::Frame(frame) = FrameDecoder::after_detection().decode(&bytes, &limits)? else {
-        bail!("the frame is not whole")
-    };
+    let Decoded::Frame(frame) = FrameDecoder::new().decode(&bytes, &limits)? else { bail!("the frame is not whole") };
     for _ in 0..times {
         let request = Request::decode(black_box(&frame), &limits)?;
         ensure!(request.ext.get("topic").is_some(), "no topic");
@@ -85,7 +83,7 @@ fn header(kind: SerializeType, times: u64) -> anyhow::Result<()> {
 
 fn frame(times: u64) -> anyhow::Result<()> {
     let (bytes, limits) = (query_of_route(SerializeType::Json), Limits::default());
-    let mut decoder = FrameDecoder::after_detection();
+    let mut decoder = FrameDecoder::new();
     for _ in 0..times {
         let decoded = decoder.decode(black_box(&bytes), &limits)?;
         ensure!(matches!(decoded, Decoded::Frame(_)), "the frame is not whole");

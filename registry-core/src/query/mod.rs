@@ -11,7 +11,9 @@ mod route;
 mod route_cache;
 mod topics;
 
-pub use broker::{BrokerVersion, Heartbeat, heartbeat, member_group, query_data_version, unchanged_registration};
+pub use broker::{
+    BrokerVersion, Heartbeat, arrival, heartbeat, member_group, query_data_version, unchanged_registration,
+};
 pub use cluster::{cluster_info, system_topics};
 pub use route::{RouteQuery, route};
 pub use route_cache::RouteCache;

@@ -21,8 +21,16 @@ const CHUNK: usize = 32 << 10;
 const TOPIC_BYTES: usize = 16;
 
 /// Says whether these are the first bytes of a zlib stream as Java writes it. No JSON starts with an `x`.
-pub(super) fn is_zlib(body: &[u8]) -> bool {
+pub(crate) fn is_zlib(body: &[u8]) -> bool {
     matches!(*body, [0x78, flags, ..] if u16::from_be_bytes([0x78, flags]).is_multiple_of(31))
+}
+
+/// How many times longer a compressed registration of a broker is when it is inflated, at most.
+const INFLATED_TIMES: usize = 16;
+
+/// Bytes of a body, inflated as an honest one would be.
+pub(crate) fn likely_bytes(body: &[u8]) -> usize {
+    if is_zlib(body) { body.len().saturating_mul(INFLATED_TIMES) } else { body.len() }
 }
 
 /// Parses a compressed registration. What follows the last part is not looked at.

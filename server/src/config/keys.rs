@@ -262,6 +262,28 @@ pub static KEYS: &[Key] = &[
         default: Fixed("127.0.0.0/8,::1/128"),
         effect: Restart,
     },
+    // Connections; 0 takes what the limit of open files leaves, but at most 65,536.
+    number(Own, "maxConnections", "0", 0..=10_000_000, Restart),
+    // Connections of one source address; 0 for no limit of its own.
+    number(Own, "maxConnectionsPerIp", "0", 0..=10_000_000, Restart),
+    // Bytes that peers may hold under way: frames, bodies, answers. Four of the longest frames at least.
+    number(Own, "memoryBytesMax", "268435456", 1 << 20..=1 << 40, Restart),
+    // Bytes of the longest header. It is parsed on a thread that serves lookups.
+    number(Own, "headerBytesMax", "65536", 1_024..=16_777_215, Restart),
+    // Who may say in a PROXY header for whom it speaks: loopback, private and link-local ranges.
+    Key {
+        name: "proxyProtocolTrusted",
+        group: Own,
+        kind: Kind::Cidrs,
+        default: Fixed("127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,fc00::/7,fe80::/10"),
+        effect: Restart,
+    },
+    // Milliseconds in which connections are drained at the end.
+    number(Own, "drainTimeoutMillis", "3000", 0..=600_000, Restart),
+    // Milliseconds for the rest of a frame (and one more for each 64 bytes of it); hyper's limit for a header.
+    number(Own, "frameReadTimeoutMillis", "30000", 100..=600_000, Restart),
+    // Milliseconds in which a peer must take a byte of its answers.
+    number(Own, "writeStallTimeoutMillis", "15000", 100..=600_000, Restart),
     // Bytes. Java: system property `com.rocketmq.remoting.frameMaxLength`. Lengths are signed 32-bit numbers on the wire.
     number(Own, "frameMaxLength", "16777216", 1_024..=1 << 30, Restart),
     // Java: system property `rocketmq.serialize.type`.

@@ -143,6 +143,22 @@ pub struct Config {
     pub worker_threads: usize,
     /// `frameMaxLength`: longest frame that is read, in bytes.
     pub frame_bytes_max: usize,
+    /// `headerBytesMax`: longest header that is read, in bytes.
+    pub header_bytes_max: usize,
+    /// `maxConnections`; `None`: as many as the limit of open files leaves, within reason.
+    pub connections_max: Option<usize>,
+    /// `maxConnectionsPerIp`: connections of one source address.
+    pub connections_per_ip_max: Option<usize>,
+    /// `memoryBytesMax`: bytes that peers may hold under way.
+    pub memory_bytes_max: usize,
+    /// `proxyProtocolTrusted`: who may say in a PROXY header for whom it speaks.
+    pub proxy_protocol_trusted: Vec<Cidr>,
+    /// `drainTimeoutMillis`: in which connections are drained at the end.
+    pub drain_timeout: Duration,
+    /// `frameReadTimeoutMillis`: for the rest of a frame.
+    pub frame_read_timeout: Duration,
+    /// `writeStallTimeoutMillis`: in which a peer must take a byte of its answers.
+    pub write_stall_timeout: Duration,
     /// `serializeType`: how the headers of answers are written.
     pub serialize_type: SerializeType,
     /// `adminAllowCidrs`: who may update the configuration.
@@ -168,14 +184,19 @@ impl Config {
             connect_timeout: Duration::from_millis(number(values, "connectTimeoutMillis")),
             worker_threads: number(values, "workerThreads"),
             frame_bytes_max: number(values, "frameMaxLength"),
+            header_bytes_max: number(values, "headerBytesMax"),
+            connections_max: unless_zero(number(values, "maxConnections")),
+            connections_per_ip_max: unless_zero(number(values, "maxConnectionsPerIp")),
+            memory_bytes_max: number(values, "memoryBytesMax"),
+            proxy_protocol_trusted: cidrs(values, "proxyProtocolTrusted"),
+            drain_timeout: Duration::from_millis(number(values, "drainTimeoutMillis")),
+            frame_read_timeout: Duration::from_millis(number(values, "frameReadTimeoutMillis")),
+            write_stall_timeout: Duration::from_millis(number(values, "writeStallTimeoutMillis")),
             serialize_type: match values["serializeType"] {
                 Value::SerializeType(kind) => kind,
                 _ => unreachable!("the table says that serializeType is one"),
             },
-            admin_allow_cidrs: match &values["adminAllowCidrs"] {
-                Value::Cidrs(blocks) => blocks.clone(),
-                _ => unreachable!("the table says that adminAllowCidrs are blocks"),
-            },
+            admin_allow_cidrs: cidrs(values, "adminAllowCidrs"),
         }
     }
 }
@@ -442,6 +463,13 @@ fn text(values: &Values, name: &str) -> String {
     match &values[name] {
         Value::Text(text) => text.clone(),
         _ => unreachable!("the table says that {name} is a text"),
+    }
+}
+
+fn cidrs(values: &Values, name: &str) -> Vec<Cidr> {
+    match &values[name] {
+        Value::Cidrs(blocks) => blocks.clone(),
+        _ => unreachable!("the table says that {name} are blocks"),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) const NOTICES_MAX: usize = 1_024;
 /// Notices that wait for one broker.
 const NOTICES_PER_BROKER_MAX: usize = 16;
 /// Brokers that are told at a time; each has a connection.
-const BROKERS_MAX: usize = 4_096;
+pub(super) const CONNECTIONS_MAX: usize = 64;
 /// How long a write may take (the original's budget for the whole call).
 const WRITE_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long a connection without notices is kept (`clientChannelMaxIdleTimeSeconds`).
@@ -37,7 +37,7 @@ type Frame = Arc<[u8]>;
 
 /// Sends notices, for ever. Each broker has a connection and a queue of its own, so a slow one delays nobody else.
 pub(crate) async fn run(shared: Arc<Shared>, mut notices: mpsc::Receiver<Notice>) {
-    let connections = Arc::new(Semaphore::new(BROKERS_MAX));
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut brokers: HashMap<Name, mpsc::Sender<Frame>> = HashMap::new();
     let mut opaque = 0i32;
     while let Some(Notice(change)) = notices.recv().await {

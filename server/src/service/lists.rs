@@ -5,10 +5,10 @@ use registry_core::{
     query::{self, UnitTopics},
 };
 
-use super::{Call, Handled, Service};
+use super::{Call, Handled, OffWorker};
 use crate::remoting::ResponseCode;
 
-impl<R: Reader> Service<R> {
+impl<R: Reader> OffWorker<R> {
     /// `GET_BROKER_CLUSTER_INFO` (106).
     pub(super) fn cluster_info(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         self.answer_with(call, out, |reader, out| {

@@ -149,7 +149,7 @@ fn odd_names_come_back_and_do_not_forge_log_lines() {
     }
     let server = NameServer::start(verbose, &Settings::default());
     let mut client = Client::connect(server.addr());
-    let long = ["x".repeat(127), "x".repeat(128), "x".repeat(4_000), "x".repeat(65_536)];
+    let long = ["x".repeat(127), "x".repeat(128), "x".repeat(4_000)];
     let mut names = vec![
         "",
         "a\nFORGED=1",

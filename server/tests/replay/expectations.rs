@@ -132,6 +132,8 @@ pub(crate) const TABLE: &[Entry] = &[
     e("31-route-zones", 26, Quoted, "6.1 Q23"),
     e("31-route-zones", 29, Quoted, "6.1 Q23"),
     e("33-static-topics", 28, Quoted, "6.1 Q23"),
+    // A header is bounded as soon as its length is known.
+    e("52-frames-bad", 24, Closed, "ours: headerBytesMax"),
     // The boundary between header and body is headerLen.
     e("51-headers-binary-odd", 139, SameAs(136), "1.5"),
     // Without these names nothing can be registered.

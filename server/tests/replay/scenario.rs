@@ -61,8 +61,8 @@ impl Step {
         matches!(&self.action, Action::Exchange { rule: Rule::Differs(_), .. })
     }
 
-    pub(crate) fn is_exchange(&self) -> bool {
-        matches!(self.action, Action::Exchange { .. })
+    pub(crate) fn may_differ(&self) -> bool {
+        matches!(self.action, Action::Exchange { .. } | Action::ExpectNothing(_))
     }
 
     fn parse(line: &Value) -> Self {
@@ -211,7 +211,12 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             Action::ExpectClose => self.expect_close(&step.conn),
-            Action::ExpectNothing(time) => self.expect_nothing(&step.conn, *time),
+            Action::ExpectNothing(time) => {
+                match expectations::of(&self.scenario.name, step.number).filter(|_| !self.against_official) {
+                    Some(Entry { expect: Expect::Closed, .. }) => self.expect_close(&step.conn),
+                    _ => self.expect_nothing(&step.conn, *time),
+                }
+            }
             Action::ExpectFrame { frame, rule } => self.expect_frame(&step.conn, frame, rule),
             Action::Exchange { send, answer, rule } => self.exchange(step, send, answer.as_deref(), rule),
         };
