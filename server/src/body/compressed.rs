@@ -11,10 +11,8 @@ use super::{
     BodyError, BodyLimits, Excerpt, check_count, check_name, parse_whole,
     register::{Parser, last_of_each_mapping, last_of_each_topic},
 };
-use crate::json;
+use crate::{json, remoting::codes::VERSION_5_0_0};
 
-/// First version whose compressed body has mappings at its end (`MQVersion.Version.V5_0_0`).
-const VERSION_OF_MAPPINGS: i32 = 413;
 /// Bytes to inflate at a time.
 const CHUNK: usize = 32 << 10;
 /// Compressed bytes that a usual topic takes.
@@ -49,7 +47,7 @@ pub(super) fn parse_compressed(body: &[u8], version: i32, parser: Parser<'_>) ->
         Err(BodyError::Json(_)) => Some(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mappings = if version >= VERSION_OF_MAPPINGS { read_mappings(&mut parts, parser)? } else { Vec::new() };
+    let mappings = if version >= VERSION_5_0_0 { read_mappings(&mut parts, parser)? } else { Vec::new() };
     Ok(RegisterBody { data_version, topics: Some(topics), mappings, filter_servers })
 }
 
