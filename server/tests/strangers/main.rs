@@ -10,5 +10,9 @@ mod support;
 mod peers;
 mod report;
 
+mod descriptors;
+mod doors;
 mod frames;
+mod pauses;
+mod registrations;
 mod stopping;
