@@ -13,6 +13,7 @@ mod report;
 mod descriptors;
 mod doors;
 mod frames;
+mod memory_budget;
 mod pauses;
 mod registrations;
 mod stopping;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -10,7 +12,8 @@ use std::time::Duration;
 
 use crate::support::broker::{Broker, Parts, Topic};
 use crate::support::frame::{Client, Frame, Received};
-use crate::support::process::NameServer;
+use crate::support::ours;
+use crate::support::process::{NameServer, Settings};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -38,6 +41,20 @@ pub(crate) fn bomb(broker: &Broker) -> Vec<u8> {
     }
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(&parts.text("[]").number(0).0).and_then(|()| encoder.finish()).expect("memory takes all bytes")
+}
+
+/// The command of a server under a limit, as `prlimit` takes it.
+pub(crate) fn limited(limit: &str, home: &Path, file: &Path, settings: &Settings) -> Command {
+    let server = ours::launch(home, file, settings);
+    let mut command = Command::new("prlimit");
+    command.arg(limit).arg(server.get_program()).args(server.get_args()).current_dir(home);
+    for (key, value) in server.get_envs() {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    command
 }
 
 /// The best of a few rounds: what else the machine does is not measured.
