@@ -23,17 +23,17 @@ fn register_for_ever(addr: SocketAddr, number: u8) -> Ongoing<()> {
         Broker::new(&format!("b{number}"), 0, &format!("10.0.0.{number}:10911"), &["T", &format!("T{number}")]);
     Ongoing::start(move |done| {
         let request = broker.register().encode();
-        // Brokers do not beat at the same moment.
-        let mut due = Instant::now() + PERIOD * u32::from(number) / u32::from(BROKERS);
+        // The first at once, and then not all of them at the same moment.
+        let mut due = Instant::now();
+        let mut next_due = due + PERIOD * u32::from(number) / u32::from(BROKERS);
         let mut client: Option<Client> = None;
-        let mut is_first = true;
         while !done.load(Ordering::Relaxed) {
-            if !is_first && Instant::now() < due {
+            if Instant::now() < due {
                 thread::sleep(Duration::from_millis(30));
                 continue;
             }
-            is_first = false;
-            due += PERIOD;
+            due = next_due;
+            next_due += PERIOD;
             let answered = client.as_mut().is_some_and(|client| {
                 client.send(&request);
                 matches!(client.receive(Duration::from_secs(3)), Received::Frame(_))
