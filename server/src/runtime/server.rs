@@ -20,7 +20,7 @@ use tokio::{
     sync::mpsc,
     time::sleep,
 };
-use tracing::{debug, info, warn};
+use tracing::{Level, debug, info, warn};
 
 use super::{
     background::Background,
@@ -35,6 +35,7 @@ use crate::{
     counters::{Counters, Kind},
     kv::{KvLimits, KvOpenError, KvStore},
     limits::Limits,
+    logging::{self, Limit},
     remoting::Encoder,
     service::{Phase, Shared},
 };
@@ -183,7 +184,8 @@ impl Server {
             }
             Ok::<_, io::Error>(())
         })?;
-        info!("stopping");
+        logging::count_losses(&shared.counters);
+        info!(counters = shared.counters.report(), "stopping");
         for worker in &workers {
             // A worker that has ended is drained.
             let _ = worker.messages.send(WorkerMessage::Drain);
@@ -238,6 +240,8 @@ fn connections_max() -> usize {
     usize::try_from(files.saturating_sub(RESERVED_FILES).max(1)).unwrap_or(usize::MAX)
 }
 
+static ACCEPT_FAILED: Limit = Limit::once_a_minute(Level::WARN, "accept_failed");
+
 /// Accepts connections, for ever.
 async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert::Infallible {
     loop {
@@ -245,7 +249,9 @@ async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert
             Ok((stream, peer)) => dealer.deal(stream, peer),
             Err(error) => {
                 // No descriptor is free, most likely: some will be. The server never ends for it.
-                warn!(%error, "cannot accept a connection");
+                if ACCEPT_FAILED.admits() {
+                    warn!(%error, "cannot accept a connection");
+                }
                 dealer.shared.counters.count(Kind::Rejected, "accept_failed");
                 sleep(Duration::from_millis(20)).await;
             }
@@ -288,6 +294,7 @@ async fn report(shared: Arc<Shared>) {
     let mut last = String::new();
     loop {
         sleep(REPORT_INTERVAL).await;
+        logging::count_losses(&shared.counters);
         let report = shared.counters.report();
         if report != last {
             info!(counters = report, "counters");

@@ -12,9 +12,15 @@ use std::{
 
 use registry_core::{Applied, Command, Outcome, Publisher, TableLimits, Writer};
 use tokio::sync::{mpsc as notices, oneshot};
+use tracing::Level;
 
 use super::{liveness::Departures, notifier::Notice};
-use crate::{body::Excerpt, counters::Kind, service::Shared};
+use crate::{
+    body::Excerpt,
+    counters::Kind,
+    logging::{self, Limit},
+    service::Shared,
+};
 
 /// How often the writer does its housekeeping.
 const TICK: Duration = Duration::from_secs(1);
@@ -84,8 +90,9 @@ pub(crate) fn spawn<P: Publisher>(publisher: P, consequences: Consequences) -> i
     thread::Builder::new().name("writer".to_owned()).spawn(move || {
         let run =
             std::panic::AssertUnwindSafe(|| run(Writer::new(publisher, TableLimits::default()), &jobs, &consequences));
-        if std::panic::catch_unwind(run).is_err() {
-            tracing::error!("the writer has panicked; the process ends");
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            let message = logging::panic_message(&*panic);
+            logging::last_words(&format!("the writer has panicked; the process ends: {message}"));
             std::process::exit(EXIT_WRITER_PANIC);
         }
     })?;
@@ -151,17 +158,24 @@ fn serve<P: Publisher>(
     has_removed
 }
 
+static UNREGISTERED: Limit = Limit::new(Level::INFO, "unregistered");
+static CONNECTION_LOST: Limit = Limit::new(Level::INFO, "connection_lost");
+static EXPIRED: Limit = Limit::new(Level::INFO, "expired");
+static REMOVED: Limit = Limit::new(Level::INFO, "removed");
+
 impl Consequences {
     fn follow(&self, command: &Command, applied: &mut Applied) {
         if applied.brokers_removed > 0 {
-            let reason = match command {
-                Command::Unregister(_) => "unregistered",
-                Command::Disconnect(_) => "connection_lost",
-                Command::Expire => "expired",
-                _ => "other",
+            let (reason, limit) = match command {
+                Command::Unregister(_) => ("unregistered", &UNREGISTERED),
+                Command::Disconnect(_) => ("connection_lost", &CONNECTION_LOST),
+                Command::Expire => ("expired", &EXPIRED),
+                _ => ("other", &REMOVED),
             };
             self.shared.counters.add(Kind::BrokerRemoved, reason, u64::from(applied.brokers_removed));
-            tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
+            if limit.admits() {
+                tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
+            }
         }
         if let (Command::Register(registration), Outcome::Registered(_)) = (command, &applied.outcome) {
             let (name, addr) = (&registration.broker_name, &registration.broker_addr);
