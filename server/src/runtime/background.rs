@@ -11,11 +11,12 @@ use std::{
 use bytes::Bytes;
 use registry_core::{ConnectionId, Reader, Registry};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tracing::{error, warn};
+use tracing::{Level, error, warn};
 
 use super::writer::WriterHandle;
 use crate::{
     counters::Kind,
+    logging::Limit,
     remoting::{Decoded, Frame, FrameDecoder, Request, ResponseCode, ResponseHeader},
     service::{Answer, Call, Handled, Queue, Service, Shared},
 };
@@ -174,7 +175,10 @@ fn decode<'a, R: Reader>(service: &Service<R>, frame: &'a Bytes) -> Option<Frame
 
 /// A handler has panicked: an error of ours, which costs its sender one answer.
 fn failed<R: Reader>(service: &Service<R>, job: &Job) -> Reply {
-    error!(peer = %job.peer, "a background handler has failed");
+    static FAILED: Limit = Limit::new(Level::ERROR, "background_handler_failed");
+    if FAILED.admits() {
+        error!(peer = %job.peer, "a background handler has failed");
+    }
     let shared = service.shared();
     shared.counters.count(Kind::Failure, "handler_panic");
     let opaque = decode(service, &job.frame)

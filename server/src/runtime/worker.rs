@@ -21,7 +21,7 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
-use tracing::{debug, error};
+use tracing::{Level, debug, error};
 
 use super::{
     background::Background,
@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     counters::Kind,
+    logging::Limit,
     service::{Service, Shared},
 };
 
@@ -157,7 +158,10 @@ fn accept<R: Registry>(worker: &Rc<Worker<R>>, stream: std::net::TcpStream, peer
         if let Err(failed) = serving.await
             && failed.is_panic()
         {
-            error!(%peer, "a handler has panicked; its connection is closed");
+            static PANICS: Limit = Limit::new(Level::ERROR, "handler_panic");
+            if PANICS.admits() {
+                error!(%peer, "a handler has panicked; its connection is closed");
+            }
             shared.counters.count(Kind::Failure, "handler_panic");
         }
     });

@@ -1,15 +1,20 @@
 //! The KV configuration and the server's own: 100, 101, 102, 219, 318, 319.
 
 use registry_core::{Command, Reader};
-use tracing::{info, warn};
+use tracing::{Level, info, warn};
 
 use super::{Answer, Call, Handled, Service};
 use crate::{
     config::UpdateRefusal,
     counters::Kind,
     kv::KvError,
+    logging::Limit,
     remoting::{ResponseCode, ResponseHeader},
 };
+
+static KV_NOT_STORED: Limit = Limit::new(Level::WARN, "kv_not_stored");
+static NOT_UPDATED: Limit = Limit::new(Level::WARN, "config_not_updated");
+static UPDATED: Limit = Limit::new(Level::INFO, "config_updated");
 
 impl<R: Reader> Service<R> {
     /// `PUT_KV_CONFIG` (100): on disk when it is answered.
@@ -40,7 +45,9 @@ impl<R: Reader> Service<R> {
         match &error {
             KvError::Storage(_) => {
                 self.shared.counters.count(Kind::Failure, "kv_not_stored");
-                warn!(%error, "the KV configuration could not be stored");
+                if KV_NOT_STORED.admits() {
+                    warn!(%error, "the KV configuration could not be stored");
+                }
             }
             _ => self.shared.counters.count(Kind::BadRequest, "kv_limit"),
         }
@@ -95,11 +102,15 @@ impl<R: Reader> Service<R> {
         };
         if let Err(refusal) = result {
             self.shared.counters.count(Kind::BadRequest, "config_update");
-            warn!(peer = %call.peer, %refusal, "configuration not updated");
+            if NOT_UPDATED.admits() {
+                warn!(peer = %call.peer, %refusal, "configuration not updated");
+            }
             let code = if refusal.code() == 16 { ResponseCode::NoPermission } else { ResponseCode::SystemError };
             return self.error(call, out, code, &refusal.to_string());
         }
-        info!(peer = %call.peer, "configuration updated");
+        if UPDATED.admits() {
+            info!(peer = %call.peer, "configuration updated");
+        }
         // The one setting that the writer holds.
         let deletes = config.live().delete_topic_with_broker_registration();
         Handled::Change(Command::DeleteTopicWithRegistration(deletes), Answer::Success)
