@@ -20,7 +20,7 @@ use tokio::{
     sync::mpsc,
     time::sleep,
 };
-use tracing::{debug, info, warn};
+use tracing::{Level, debug, info, warn};
 
 use super::{
     descriptors::{self, TooFewFiles},
@@ -37,6 +37,7 @@ use crate::{
     counters::{Counters, Kind},
     kv::{KvLimits, KvOpenError, KvStore},
     limits::Limits,
+    logging::{self, Limit},
     peers::{Budget, Sources},
     remoting::Encoder,
     service::{Phase, Shared},
@@ -202,7 +203,8 @@ impl Server {
             }
             Ok::<_, io::Error>(())
         })?;
-        info!("stopping");
+        logging::count_losses(&shared.counters);
+        info!(counters = shared.counters.report(), "stopping");
         for worker in &workers {
             // A worker that has ended is drained.
             let _ = worker.messages.send(WorkerMessage::Drain);
@@ -245,6 +247,8 @@ fn listen(config: &Config) -> Result<std::net::TcpListener, ServerError> {
     })
 }
 
+static ACCEPT_FAILED: Limit = Limit::once_a_minute(Level::WARN, "accept_failed");
+
 /// Accepts connections, for ever.
 async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert::Infallible {
     loop {
@@ -252,7 +256,9 @@ async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert
             Ok((stream, peer)) => dealer.deal(stream, peer),
             Err(error) => {
                 // No descriptor is free, most likely: some will be. The server never ends for it.
-                warn!(%error, "cannot accept a connection");
+                if ACCEPT_FAILED.admits() {
+                    warn!(%error, "cannot accept a connection");
+                }
                 dealer.shared.counters.count(Kind::Rejected, "accept_failed");
                 sleep(Duration::from_millis(20)).await;
             }
@@ -298,6 +304,7 @@ async fn report(shared: Arc<Shared>, budget: Arc<Budget>) {
     let mut last = String::new();
     loop {
         sleep(REPORT_INTERVAL).await;
+        logging::count_losses(&shared.counters);
         let report = shared.counters.report();
         if report != last {
             info!(counters = report, memory_bytes = budget.used(), "counters");

@@ -16,6 +16,7 @@ mod frames;
 mod giants;
 mod half_open;
 mod hashing;
+mod log;
 mod memory_budget;
 mod pauses;
 mod registrations;

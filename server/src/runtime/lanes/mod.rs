@@ -25,7 +25,7 @@ use std::{
 use bytes::Bytes;
 use registry_core::{Reader, Registry};
 use tokio::sync::oneshot;
-use tracing::error;
+use tracing::{Level, error};
 
 use self::{
     fair::Flow,
@@ -34,6 +34,7 @@ use self::{
 use super::writer::WriterHandle;
 use crate::{
     counters::Kind,
+    logging::Limit,
     peers::{Account, Charge},
     remoting::{Decoded, Frame, FrameDecoder, Request, ResponseCode, ResponseHeader},
     service::{Answer, Call, Handled, Lane, LaneAnswer, OffWorker, Shared},
@@ -107,6 +108,8 @@ impl Lanes {
     }
 }
 
+static FAILED: Limit = Limit::new(Level::ERROR, "lane_handler_failed");
+
 /// What works on a lane.
 struct Desk<R> {
     lane: Lane,
@@ -160,7 +163,9 @@ impl<R: Reader> Desk<R> {
 
     /// A handler has panicked: an error of ours, which costs its sender one answer.
     fn failed(&self, job: &Job) -> LaneAnswer {
-        error!(peer = %job.peer, lane = self.lane.name(), "a handler has failed");
+        if FAILED.admits() {
+            error!(peer = %job.peer, lane = self.lane.name(), "a handler has failed");
+        }
         let shared = self.service.shared();
         shared.counters.count(Kind::Failure, "handler_panic");
         let opaque = decode(&self.service, &job.frame)
