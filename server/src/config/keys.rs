@@ -262,6 +262,8 @@ pub static KEYS: &[Key] = &[
         default: Fixed("127.0.0.0/8,::1/128"),
         effect: Restart,
     },
+    // Puts are kept in memory when the KV file cannot be written, as on a read-only file system; else they are refused.
+    flag(Own, "kvInMemory", "false", Restart),
     // Bytes. Java: system property `com.rocketmq.remoting.frameMaxLength`. Lengths are signed 32-bit numbers on the wire.
     number(Own, "frameMaxLength", "16777216", 1_024..=1 << 30, Restart),
     // Java: system property `rocketmq.serialize.type`.

@@ -38,7 +38,7 @@ impl<R: Reader> Service<R> {
             return self.success(call, out);
         };
         match &error {
-            KvError::Storage(_) => {
+            KvError::Storage(_) | KvError::Unwritable(_) => {
                 self.shared.counters.count(Kind::Failure, "kv_not_stored");
                 warn!(%error, "the KV configuration could not be stored");
             }
@@ -93,15 +93,25 @@ impl<R: Reader> Service<R> {
         } else {
             Err(UpdateRefusal::NotAllowed)
         };
-        if let Err(refusal) = result {
-            self.shared.counters.count(Kind::BadRequest, "config_update");
-            warn!(peer = %call.peer, %refusal, "configuration not updated");
-            let code = if refusal.code() == 16 { ResponseCode::NoPermission } else { ResponseCode::SystemError };
-            return self.error(call, out, code, &refusal.to_string());
+        let updated = match result {
+            Ok(updated) => updated,
+            Err(refusal) => {
+                self.shared.counters.count(Kind::BadRequest, "config_update");
+                warn!(peer = %call.peer, %refusal, "configuration not updated");
+                let code = if refusal.code() == 16 { ResponseCode::NoPermission } else { ResponseCode::SystemError };
+                return self.error(call, out, code, &refusal.to_string());
+            }
+        };
+        let remark = updated.remark();
+        if let Some(remark) = &remark {
+            self.shared.counters.count(Kind::Failure, "config_not_stored");
+            warn!(peer = %call.peer, remark, "configuration updated");
+        } else {
+            info!(peer = %call.peer, "configuration updated");
         }
-        info!(peer = %call.peer, "configuration updated");
         // The one setting that the writer holds.
         let deletes = config.live().delete_topic_with_broker_registration();
-        Handled::Change(Command::DeleteTopicWithRegistration(deletes), Answer::Success)
+        let answer = remark.map_or(Answer::Success, |remark| Answer::Remark(remark.into()));
+        Handled::Change(Command::DeleteTopicWithRegistration(deletes), answer)
     }
 }
