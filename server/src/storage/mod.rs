@@ -4,7 +4,8 @@
 //! [`Storage`], so that the tests can cut the power after every step.
 //!
 //! A file is replaced by a new one of the same name, owner and mode. Where that cannot be (the file is a mount of its
-//! own, its folder cannot be written, its owner cannot be given to a new file), it is written in place behind a record in the file itself.
+//! own, its folder cannot be written, its owner cannot be given to a new file), it is written in place, behind a record
+//! in the file itself.
 
 #[cfg(test)]
 pub(crate) mod crash;
