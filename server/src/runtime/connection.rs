@@ -490,9 +490,8 @@ impl Stage {
                 Pin::new(answer).poll(context).map(|said| said.map(Said::Lane).map_err(|_| End::LaneStopped))
             }
             Self::Writer(applied, answer) => {
-                let answer = *answer;
-                let said = Pin::new(applied).poll(context);
-                said.map(|said| said.map(|applied| Said::Writer(applied, answer)).map_err(|_| WriterStopped.into()))
+                let said = Pin::new(applied).poll(context).map_err(|_| WriterStopped.into());
+                said.map_ok(|applied| Said::Writer(applied, std::mem::replace(answer, Answer::Success)))
             }
             Self::Again(applied, frame) => {
                 let said = Pin::new(applied).poll(context);

@@ -35,7 +35,7 @@ use crate::{
     clock::Clock,
     config::{Config, Settings},
     counters::{Counters, Kind},
-    kv::{KvLimits, KvOpenError, KvStore},
+    kv::{KvLimits, KvOpenError, KvStore, WhenUnwritable},
     limits::Limits,
     logging::{self, Limit},
     peers::{Budget, Sources},
@@ -100,7 +100,8 @@ impl Server {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         let config = settings.config();
         let connections_max = descriptors::connections_max(config)?;
-        let kv = KvStore::open(&config.kv_config_path, KvLimits::default())?;
+        let when_unwritable = if config.kv_in_memory { WhenUnwritable::KeepInMemory } else { WhenUnwritable::Refuse };
+        let kv = KvStore::open(&config.kv_config_path, KvLimits::default(), when_unwritable)?;
         let listener = listen(config)?;
         let local_addr = listener.local_addr()?;
         settings.set_bound_port(local_addr.port());

@@ -101,7 +101,7 @@ impl<R: Reader> OffWorker<R> {
             return self.success(call, out);
         };
         match &error {
-            KvError::Storage(_) => {
+            KvError::Storage(_) | KvError::Unwritable(_) => {
                 self.shared.counters.count(Kind::Failure, "kv_not_stored");
                 if KV_NOT_STORED.admits() {
                     warn!(%error, "the KV configuration could not be stored");
@@ -115,14 +115,20 @@ impl<R: Reader> OffWorker<R> {
     /// `UPDATE_NAMESRV_CONFIG` (318): all of it or nothing, from allowed addresses only.
     pub(super) fn update_config(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         let config = &self.shared.config;
-        if let Err(refusal) = config.update(call.body.unwrap_or_default()) {
-            return self.not_updated(call, out, &refusal);
+        let updated = match config.update(call.body.unwrap_or_default()) {
+            Ok(updated) => updated,
+            Err(refusal) => return self.not_updated(call, out, &refusal),
+        };
+        let remark = updated.remark();
+        if remark.is_some() {
+            self.shared.counters.count(Kind::Failure, "config_not_stored");
         }
         if UPDATED.admits() {
-            info!(peer = %call.peer, "configuration updated");
+            info!(peer = %call.peer, remark, "configuration updated");
         }
         // The one setting that the writer holds. The lane waits for the writer, so that it learns of updates in their order.
         let deletes = config.live().delete_topic_with_broker_registration();
-        Handled::Change(Command::DeleteTopicWithRegistration(deletes), Answer::Success)
+        let answer = remark.map_or(Answer::Success, |remark| Answer::Remark(remark.into()));
+        Handled::Change(Command::DeleteTopicWithRegistration(deletes), answer)
     }
 }

@@ -138,10 +138,12 @@ pub(crate) struct LaneAnswer {
 }
 
 /// How the outcome of a change is answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// With success, whatever the outcome.
     Success,
+    /// With success and this remark.
+    Remark(Box<str>),
     /// With success and the number of topics in this field.
     Count(&'static str),
     /// As a registration.
@@ -225,6 +227,9 @@ impl<R: Reader> Service<R> {
                 let count = count.to_string();
                 let ext = [(field, count.as_str())];
                 self.shared.encoder.respond(out, &ResponseHeader { ext: Some(&ext), ..header });
+            }
+            (Answer::Remark(remark), _) => {
+                self.shared.encoder.respond(out, &ResponseHeader { remark: Some(&remark), ..header });
             }
             _ => self.shared.encoder.respond(out, &header),
         }

@@ -12,6 +12,7 @@ mod report;
 
 mod descriptors;
 mod doors;
+mod files;
 mod frames;
 mod giants;
 mod half_open;
