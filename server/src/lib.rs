@@ -22,6 +22,7 @@ pub mod counters;
 pub mod json;
 pub mod kv;
 pub mod limits;
+mod origins;
 pub mod remoting;
 mod runtime;
 mod service;

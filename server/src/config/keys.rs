@@ -262,6 +262,10 @@ pub static KEYS: &[Key] = &[
         default: Fixed("127.0.0.0/8,::1/128"),
         effect: Restart,
     },
+    // Brokers that are told of a new smallest id though they registered from another address: containers, NAT.
+    Key { name: "notifyAllowCidrs", group: Own, kind: Kind::Cidrs, default: Fixed(""), effect: Restart },
+    // Whether brokers that name a host are told, too: a stranger's name makes the server ask its resolver.
+    flag(Own, "notifyHostNames", "false", Restart),
     // Bytes. Java: system property `com.rocketmq.remoting.frameMaxLength`. Lengths are signed 32-bit numbers on the wire.
     number(Own, "frameMaxLength", "16777216", 1_024..=1 << 30, Restart),
     // Java: system property `rocketmq.serialize.type`.

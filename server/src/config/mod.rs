@@ -147,6 +147,10 @@ pub struct Config {
     pub serialize_type: SerializeType,
     /// `adminAllowCidrs`: who may update the configuration.
     pub admin_allow_cidrs: Vec<Cidr>,
+    /// `notifyAllowCidrs`: which brokers are told of a new smallest id though they registered from elsewhere.
+    pub notify_allow_cidrs: Vec<Cidr>,
+    /// `notifyHostNames`: whether brokers that name a host are told, too.
+    pub notify_host_names: bool,
 }
 
 impl Config {
@@ -172,10 +176,9 @@ impl Config {
                 Value::SerializeType(kind) => kind,
                 _ => unreachable!("the table says that serializeType is one"),
             },
-            admin_allow_cidrs: match &values["adminAllowCidrs"] {
-                Value::Cidrs(blocks) => blocks.clone(),
-                _ => unreachable!("the table says that adminAllowCidrs are blocks"),
-            },
+            admin_allow_cidrs: cidrs(values, "adminAllowCidrs"),
+            notify_allow_cidrs: cidrs(values, "notifyAllowCidrs"),
+            notify_host_names: flag("notifyHostNames"),
         }
     }
 }
@@ -442,6 +445,13 @@ fn text(values: &Values, name: &str) -> String {
     match &values[name] {
         Value::Text(text) => text.clone(),
         _ => unreachable!("the table says that {name} is a text"),
+    }
+}
+
+fn cidrs(values: &Values, name: &str) -> Vec<Cidr> {
+    match &values[name] {
+        Value::Cidrs(blocks) => blocks.clone(),
+        _ => unreachable!("the table says that {name} are blocks"),
     }
 }
 

@@ -35,6 +35,7 @@ use crate::{
     counters::{Counters, Kind},
     kv::{KvLimits, KvOpenError, KvStore},
     limits::Limits,
+    origins::Origins,
     remoting::Encoder,
     service::{Phase, Shared},
 };
@@ -102,6 +103,7 @@ impl Server {
             encoder: Encoder::new(config.serialize_type, &limits),
             kv,
             limits,
+            origins: Origins::default(),
             phase: Phase::default(),
             config: settings,
         });
@@ -149,14 +151,14 @@ impl Server {
     /// # Errors
     /// When the listener cannot be used.
     pub fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { runtime, listener, shared, writer, workers, notices, connections_max, .. } = self;
+        let Self { runtime, listener, local_addr, shared, writer, workers, notices, connections_max, .. } = self;
         let deletes = shared.config.live().delete_topic_with_broker_registration();
         writer.submit(Command::DeleteTopicWithRegistration(deletes));
         runtime.block_on(async {
             let listener = TcpListener::from_std(listener)?;
             let interval = shared.config.config().scan_not_active_broker_interval;
             tokio::task::spawn_local(liveness::scan(interval, writer));
-            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), notices));
+            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), local_addr.port(), notices));
             tokio::task::spawn_local(report(Arc::clone(&shared)));
             let mut dealer = Dealer { shared: &shared, workers: &workers, connections_max, last_id: 0 };
             let config = shared.config.config();

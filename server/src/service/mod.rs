@@ -23,6 +23,7 @@ use crate::{
     counters::{Counters, Kind},
     kv::KvStore,
     limits::Limits,
+    origins::Origins,
     remoting::{Encoder, Request, RequestCode, ResponseCode, ResponseHeader},
 };
 
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) encoder: Encoder,
     pub(crate) kv: KvStore,
     pub(crate) limits: Limits,
+    pub(crate) origins: Origins,
     pub(crate) phase: Phase,
 }
 
