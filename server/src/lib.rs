@@ -26,6 +26,7 @@ pub mod json;
 pub mod kv;
 pub mod limits;
 pub mod logging;
+mod origins;
 mod peers;
 pub mod remoting;
 mod runtime;

@@ -166,6 +166,10 @@ pub struct Config {
     pub serialize_type: SerializeType,
     /// `adminAllowCidrs`: who may update the configuration.
     pub admin_allow_cidrs: Vec<Cidr>,
+    /// `notifyAllowCidrs`: which brokers are told of a new smallest id though they registered from elsewhere.
+    pub notify_allow_cidrs: Vec<Cidr>,
+    /// `notifyHostNames`: whether brokers that name a host are told, too.
+    pub notify_host_names: bool,
 }
 
 impl Config {
@@ -201,6 +205,8 @@ impl Config {
                 _ => unreachable!("the table says that serializeType is one"),
             },
             admin_allow_cidrs: cidrs(values, "adminAllowCidrs"),
+            notify_allow_cidrs: cidrs(values, "notifyAllowCidrs"),
+            notify_host_names: flag("notifyHostNames"),
         }
     }
 }

@@ -38,6 +38,7 @@ use crate::{
     kv::{KvLimits, KvOpenError, KvStore, WhenUnwritable},
     limits::Limits,
     logging::{self, Limit},
+    origins::Origins,
     peers::{Budget, Sources},
     remoting::Encoder,
     service::{Phase, Shared},
@@ -117,6 +118,7 @@ impl Server {
             encoder: Encoder::new(config.serialize_type, &limits),
             kv,
             limits,
+            origins: Origins::default(),
             phase: Phase::default(),
             config: settings,
         });
@@ -167,7 +169,7 @@ impl Server {
     /// # Errors
     /// When the listener cannot be used.
     pub fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { runtime, listener, shared, writer, workers, notices, sources, budget, .. } = self;
+        let Self { runtime, listener, local_addr, shared, writer, workers, notices, sources, budget } = self;
         let deletes = shared.config.live().delete_topic_with_broker_registration();
         writer.submit(Command::DeleteTopicWithRegistration(deletes));
         runtime.block_on(async {
@@ -175,7 +177,7 @@ impl Server {
             let interval = shared.config.config().scan_not_active_broker_interval;
             let attendances = workers.iter().map(|worker| worker.attendance.clone()).collect();
             tokio::task::spawn_local(liveness::scan(interval, Arc::clone(&shared), attendances, writer));
-            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), notices));
+            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), local_addr.port(), notices));
             tokio::task::spawn_local(report(Arc::clone(&shared), budget));
             let mut dealer = Dealer { shared: &shared, workers: &workers, sources: &sources, last_id: 0 };
             let config = shared.config.config();

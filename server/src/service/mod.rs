@@ -38,6 +38,7 @@ use crate::{
     counters::{Counters, Kind},
     kv::KvStore,
     limits::Limits,
+    origins::Origins,
     peers::{Account, Charge},
     remoting::{Encoder, Request, RequestCode, ResponseCode, ResponseHeader, codes::VERSION_5_3_1},
 };
@@ -57,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) encoder: Encoder,
     pub(crate) kv: KvStore,
     pub(crate) limits: Limits,
+    pub(crate) origins: Origins,
     pub(crate) phase: Phase,
 }
 

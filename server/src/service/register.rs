@@ -30,6 +30,7 @@ impl<R: Reader> OffWorker<R> {
             return self.missing(call, out, "clusterName, brokerName, brokerAddr or brokerId");
         };
 
+        self.shared.origins.note(call.source.unwrap_or(call.peer).ip(), &broker_addr);
         let key = LiveKey { cluster, addr: broker_addr };
         let fingerprint = self.fingerprint(call);
         let now = self.now();

@@ -19,6 +19,7 @@ mod half_open;
 mod hashing;
 mod log;
 mod memory_budget;
+mod notices;
 mod pauses;
 mod registrations;
 mod restarts;
