@@ -9,12 +9,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use registry_core::{ConnectionId, Reader, Registry};
+use registry_core::{ConnectionId, Millis, Reader, Registry};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::{error, warn};
 
 use super::writer::WriterHandle;
 use crate::{
+    clock::Clock,
     counters::Kind,
     remoting::{Decoded, Frame, FrameDecoder, Request, ResponseCode, ResponseHeader},
     service::{Answer, Call, Handled, Queue, Service, Shared},
@@ -27,6 +28,7 @@ struct Job {
     connection: ConnectionId,
     peer: SocketAddr,
     source: Option<SocketAddr>,
+    arrived: Millis,
     reply: oneshot::Sender<Reply>,
     _room: OwnedSemaphorePermit,
 }
@@ -47,6 +49,7 @@ pub(crate) struct Background {
     scan: mpsc::Sender<Job>,
     storage: mpsc::Sender<Job>,
     room: Arc<Semaphore>,
+    clock: Clock,
 }
 
 /// Bytes of frames that wait for a background thread or are being worked on: sixteen of the largest. Whoever sends more
@@ -83,6 +86,7 @@ impl Background {
             scan: spawn("scan", SCAN_NICE)?,
             storage: spawn("storage", 0)?,
             room: Arc::new(Semaphore::new(DEFERRED_BYTES_MAX / ROOM_UNIT)),
+            clock: shared.clock,
         })
     }
 
@@ -95,11 +99,12 @@ impl Background {
         peer: SocketAddr,
         source: Option<SocketAddr>,
     ) -> Result<Reply, BackgroundStopped> {
+        let arrived = self.clock.now();
         let units = (frame.len() / ROOM_UNIT + 1).min(DEFERRED_BYTES_MAX / ROOM_UNIT);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(|_| BackgroundStopped)?;
         let (reply, answer) = oneshot::channel();
-        let job = Job { frame, connection, peer, source, reply, _room: room };
+        let job = Job { frame, connection, peer, source, arrived, reply, _room: room };
         let jobs = match queue {
             Queue::Decode => &self.decode,
             Queue::Scan => &self.scan,
@@ -149,8 +154,14 @@ fn handle<R: Reader>(service: &mut Service<R>, writer: &WriterHandle, job: &Job)
     let Ok(request) = Request::decode(&frame, &service.shared().limits) else {
         return failed(service, job);
     };
-    let call =
-        Call { request: &request, body: frame.body, connection: job.connection, peer: job.peer, source: job.source };
+    let call = Call {
+        request: &request,
+        body: frame.body,
+        connection: job.connection,
+        peer: job.peer,
+        source: job.source,
+        arrived: Some(job.arrived),
+    };
     loop {
         match service.handle_deferred(call, &mut answer) {
             Handled::Change(command, Answer::Again) => {

@@ -261,8 +261,14 @@ impl<R: Registry> Connection<R> {
             // We have asked nothing over this connection.
             return Ok(Some(Step::Done { consumed }));
         }
-        let call =
-            Call { request: &request, body: frame.body, connection: self.id, peer: self.peer, source: self.source };
+        let call = Call {
+            request: &request,
+            body: frame.body,
+            connection: self.id,
+            peer: self.peer,
+            source: self.source,
+            arrived: None,
+        };
         let start = output.len();
         let handled = worker.service.borrow_mut().handle(call, output);
         let (opaque, is_oneway) = (request.opaque, request.is_oneway());

@@ -1,8 +1,8 @@
 //! Queries that look at everything: 106, 206, 224, 304, 311, 312, 313.
 
 use registry_core::{
-    Reader, View,
-    query::{self, UnitTopics},
+    Reader,
+    query::{List, UnitTopics},
 };
 
 use super::{Call, Handled, Service};
@@ -11,26 +11,12 @@ use crate::remoting::ResponseCode;
 impl<R: Reader> Service<R> {
     /// `GET_BROKER_CLUSTER_INFO` (106).
     pub(super) fn cluster_info(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
-        self.answer_with(call, out, |reader, out| {
-            let start = out.len();
-            reader.read(|view| {
-                out.truncate(start);
-                query::cluster_info(view.root(), out);
-                Ok(())
-            });
-        })
+        self.list(call, out, List::ClusterInfo)
     }
 
     /// `GET_SYSTEM_TOPIC_LIST_FROM_NS` (304).
     pub(super) fn system_topics(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
-        self.answer_with(call, out, |reader, out| {
-            let start = out.len();
-            reader.read(|view| {
-                out.truncate(start);
-                query::system_topics(view.root(), out);
-                Ok(())
-            });
-        })
+        self.list(call, out, List::SystemTopics)
     }
 
     /// `GET_ALL_TOPIC_LIST_FROM_NAMESERVER` (206).
@@ -38,7 +24,7 @@ impl<R: Reader> Service<R> {
         if !self.shared.config.live().enable_all_topic_list() {
             return self.disabled(call, out);
         }
-        self.answer_with(call, out, |reader, out| reader.read(|view| query::all_topics(view, out)))
+        self.list(call, out, List::AllTopics)
     }
 
     /// `GET_TOPICS_BY_CLUSTER` (224).
@@ -48,7 +34,7 @@ impl<R: Reader> Service<R> {
         }
         // An absent cluster is as unknown as any.
         let cluster = call.request.ext.get("cluster").unwrap_or_default();
-        self.answer_with(call, out, |reader, out| reader.read(|view| query::topics_of_cluster(view, cluster, out)))
+        self.list(call, out, List::TopicsOfCluster(cluster.into()))
     }
 
     /// `GET_UNIT_TOPIC_LIST` (311) and its relatives (312, 313).
@@ -56,7 +42,19 @@ impl<R: Reader> Service<R> {
         if !self.shared.config.live().enable_topic_list() {
             return self.disabled(call, out);
         }
-        self.answer_with(call, out, |reader, out| reader.read(|view| query::unit_topics(view, which, out)))
+        self.list(call, out, List::UnitTopics(which))
+    }
+
+    /// The header of the answer, and behind it the body, which it shares with every answer of the same state.
+    fn list(&mut self, call: Call<'_>, out: &mut Vec<u8>, list: List) -> Handled {
+        let now = self.now();
+        let body = self.lists.get(&mut self.reader, list, call.arrived.unwrap_or(now), now);
+        let mark = self.shared.encoder.begin_success(out, call.request.opaque);
+        if self.shared.encoder.finish_before(out, mark, body.len()) {
+            // The one copy: an answer that has a shared body of its own gets it here, as it is.
+            out.extend_from_slice(&body);
+        }
+        Handled::Answered
     }
 
     fn disabled(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {

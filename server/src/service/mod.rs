@@ -13,7 +13,10 @@ mod route;
 
 use std::sync::Arc;
 
-use registry_core::{Applied, Command, ConnectionId, Millis, Name, Outcome, Reader, query::RouteCache};
+use registry_core::{
+    Applied, Command, ConnectionId, Millis, Name, Outcome, Reader,
+    query::{ListCache, RouteCache},
+};
 use tracing::debug;
 
 use crate::{
@@ -61,6 +64,7 @@ impl Phase {
 pub(crate) struct Service<R> {
     reader: R,
     routes: RouteCache,
+    lists: ListCache,
     shared: Arc<Shared>,
 }
 
@@ -74,6 +78,8 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: std::net::SocketAddr,
     /// Address of the peer's peer, as a PROXY header claims.
     pub(crate) source: Option<std::net::SocketAddr>,
+    /// For a deferred request a time at which it was there already: lists that are made later answer it.
+    pub(crate) arrived: Option<Millis>,
 }
 
 /// What has become of a request.
@@ -116,16 +122,17 @@ const INLINE_BODY_BYTES_MAX: usize = 4_096;
 
 impl<R: Reader> Service<R> {
     pub(crate) fn new(reader: R, shared: Arc<Shared>) -> Self {
-        Self { reader, routes: RouteCache::new(), shared }
+        Self { reader, routes: RouteCache::new(), lists: ListCache::new(), shared }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Lets go of the registry's state, when there is nothing to do.
+    /// Lets go of the registry's state and of lists that nobody asks for, when there is nothing to do.
     pub(crate) fn refresh(&mut self) {
         self.reader.refresh();
+        self.lists.let_go(self.shared.clock.now());
     }
 
     /// Handles a request on a thread that serves lookups.
