@@ -17,6 +17,7 @@ mod frames;
 mod giants;
 mod half_open;
 mod hashing;
+mod lists;
 mod log;
 mod memory_budget;
 mod notices;
