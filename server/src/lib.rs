@@ -11,7 +11,7 @@
 //! | the crate `registry_core` | the rules of the registry and its queries |
 //! | [`backend`] | which lock strategy the registry is shared by |
 //!
-//! Beside it: [`config`], [`kv`], the files of both ([`storage`]), [`limits`] and [`counters`].
+//! Beside it: [`config`], [`kv`], the files of both ([`storage`]), [`limits`], [`memory`] and [`counters`].
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -22,6 +22,7 @@ pub mod counters;
 pub mod json;
 pub mod kv;
 pub mod limits;
+pub mod memory;
 pub mod remoting;
 mod runtime;
 mod service;

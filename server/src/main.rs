@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
+    server::memory::limit();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -35,6 +35,7 @@ use crate::{
     counters::{Counters, Kind},
     kv::{KvLimits, KvOpenError, KvStore},
     limits::Limits,
+    memory,
     remoting::Encoder,
     service::{Phase, Shared},
 };
@@ -158,6 +159,7 @@ impl Server {
             tokio::task::spawn_local(liveness::scan(interval, writer));
             tokio::task::spawn_local(notifier::run(Arc::clone(&shared), notices));
             tokio::task::spawn_local(report(Arc::clone(&shared)));
+            tokio::task::spawn_local(release_memory());
             let mut dealer = Dealer { shared: &shared, workers: &workers, connections_max, last_id: 0 };
             let config = shared.config.config();
             {
@@ -280,6 +282,14 @@ impl Dealer<'_> {
         if worker.messages.send(WorkerMessage::Accepted(stream, peer, ConnectionId(*last_id))).is_err() {
             worker.open.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Gives free memory back to the system, for ever.
+async fn release_memory() {
+    loop {
+        sleep(memory::RELEASE_INTERVAL).await;
+        memory::release();
     }
 }
 
