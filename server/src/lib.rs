@@ -11,7 +11,8 @@
 //! | the crate `registry_core` | the rules of the registry and its queries |
 //! | [`backend`] | which lock strategy the registry is shared by |
 //!
-//! Beside it: [`config`], [`kv`], the files of both ([`storage`]), [`limits`], [`counters`], and the log ([`logging`]).
+//! Beside it: [`config`], [`kv`], the files of both ([`storage`]), [`limits`], [`memory`], [`counters`], and the log
+//! ([`logging`]).
 #![forbid(unsafe_code)]
 // They panic when nobody can read them: `logging` is for what is to be said.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -26,6 +27,7 @@ pub mod json;
 pub mod kv;
 pub mod limits;
 pub mod logging;
+pub mod memory;
 mod origins;
 mod peers;
 pub mod remoting;

@@ -34,8 +34,9 @@ const EXIT_PRINT_WAIT: Duration = Duration::from_secs(5);
 const DONE: Exit = Exit { code: EXIT_OK, stdout: String::new(), stderr: String::new() };
 
 fn main() -> ExitCode {
-    // Before anything is opened.
+    // Before anything is opened, and before a thread is started.
     server::descriptors::raise_limit();
+    server::memory::limit();
     let ended =
         logging::start().map_err(|error| failed(format!("cannot start the log: {error}"))).and_then(|()| start());
     let exit = ended.err().unwrap_or(DONE);

@@ -38,6 +38,7 @@ use crate::{
     kv::{KvLimits, KvOpenError, KvStore, WhenUnwritable},
     limits::Limits,
     logging::{self, Limit},
+    memory,
     origins::Origins,
     peers::{Budget, Sources},
     remoting::Encoder,
@@ -179,6 +180,7 @@ impl Server {
             tokio::task::spawn_local(liveness::scan(interval, Arc::clone(&shared), attendances, writer));
             tokio::task::spawn_local(notifier::run(Arc::clone(&shared), local_addr.port(), notices));
             tokio::task::spawn_local(report(Arc::clone(&shared), budget));
+            tokio::task::spawn_local(release_memory());
             let mut dealer = Dealer { shared: &shared, workers: &workers, sources: &sources, last_id: 0 };
             let config = shared.config.config();
             {
@@ -299,6 +301,14 @@ impl Dealer<'_> {
         if worker.messages.send(WorkerMessage::Accepted(accepted)).is_err() {
             worker.open.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Gives free memory back to the system, for ever.
+async fn release_memory() {
+    loop {
+        sleep(memory::RELEASE_INTERVAL).await;
+        memory::release();
     }
 }
 

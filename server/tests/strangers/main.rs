@@ -19,6 +19,7 @@ mod half_open;
 mod hashing;
 mod lists;
 mod log;
+mod memory;
 mod memory_budget;
 mod notices;
 mod pauses;
