@@ -36,7 +36,7 @@ enum Event {
 }
 
 fn decode_stream<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Vec<Event> {
-    let mut doors = Doors::new();
+    let mut doors = any_doors();
     let mut decoder = None;
     let (mut buffer, mut consumed, mut events) = (Vec::new(), 0, Vec::new());
     for piece in pieces {
@@ -106,4 +106,10 @@ fn header(serialize_type: SerializeType, data: &[u8]) {
     for (key, value) in ext {
         assert_eq!(again.ext.get(key), Some(value));
     }
+}
+
+/// The doors for a peer that is trusted.
+fn any_doors() -> Doors {
+    let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+    Doors::new(loopback, &["127.0.0.0/8".parse().expect("a block")])
 }

@@ -33,7 +33,7 @@ enum Event {
 
 impl Connection {
     fn new() -> Self {
-        Self { doors: Doors::new(), decoder: None, buffer: Vec::new(), consumed: 0, events: Vec::new() }
+        Self { doors: any_doors(), decoder: None, buffer: Vec::new(), consumed: 0, events: Vec::new() }
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -339,4 +339,10 @@ proptest! {
             }
         }
     }
+}
+
+/// The doors for a peer that is trusted.
+fn any_doors() -> Doors {
+    let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+    Doors::new(loopback, &["127.0.0.0/8".parse().expect("a block")])
 }

@@ -25,8 +25,10 @@ use crate::{config::Cidr, limits::Limits};
 /// Judges the first bytes of one connection.
 ///
 /// The caller hands over all bytes received and not consumed, and drops what a verdict has consumed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Doors {
+    peer: IpAddr,
+    is_trusted: bool,
     has_proxy_header: bool,
 }
 
@@ -35,7 +37,7 @@ pub struct Doors {
 pub enum Verdict {
     /// Too few to tell: read more, drop nothing.
     Incomplete,
-    /// A PROXY header. At most one; whether its sender is trusted is for the caller, see [`is_trusted`].
+    /// A PROXY header of a peer that is trusted. At most one.
     Proxy(ProxyHeader),
     /// The first frame, behind a PROXY header or not. The doors are passed.
     Frames {
@@ -71,9 +73,11 @@ impl DoorError {
 }
 
 impl Doors {
-    /// The doors of a new connection.
-    pub fn new() -> Self {
-        Self::default()
+    /// The doors of a new connection from `peer`, which may say for whom it speaks if one of the blocks contains it: what it
+    /// claims decides limits and rights of the connection.
+    pub fn new(peer: IpAddr, trusted: &[Cidr]) -> Self {
+        let is_trusted = trusted.iter().any(|block| block.contains(peer));
+        Self { peer, is_trusted, has_proxy_header: false }
     }
 
     /// Says what stands at the start of `buffer`. Costs O(1), and at most `proxy_v1_bytes_max` for the line of a PROXY
@@ -90,6 +94,9 @@ impl Doors {
                 if start.len() < proxy::DETECT_BYTES {
                     return Ok(Verdict::Incomplete);
                 }
+                if !self.is_trusted {
+                    return Err(DoorError::Untrusted(self.peer));
+                }
                 let Some(header) = proxy::decode(buffer, limits)? else { return Ok(Verdict::Incomplete) };
                 self.has_proxy_header = true;
                 return Ok(Verdict::Proxy(header));
@@ -102,15 +109,6 @@ impl Doors {
     }
 }
 
-/// Whether a PROXY header of this peer counts: what it claims decides limits and rights of the connection.
-///
-/// # Errors
-///
-/// [`DoorError::Untrusted`].
-pub fn is_trusted(peer: IpAddr, trusted: &[Cidr]) -> Result<(), DoorError> {
-    if trusted.iter().any(|block| block.contains(peer)) { Ok(()) } else { Err(DoorError::Untrusted(peer)) }
-}
-
 /// The first byte of a TLS connection.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -118,8 +116,14 @@ const TLS_HANDSHAKE: u8 = 0x16;
 mod tests {
     use super::*;
 
+    const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 2, 3));
+
+    fn doors() -> Doors {
+        Doors::new(PROXY, &["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()])
+    }
+
     fn first(bytes: &[u8]) -> Result<Verdict, DoorError> {
-        Doors::new().judge(bytes, &Limits::default())
+        doors().judge(bytes, &Limits::default())
     }
 
     const PLAIN: Verdict = Verdict::Frames { has_proxy_header: false };
@@ -142,7 +146,7 @@ mod tests {
 
     #[test]
     fn one_proxy_header_is_enough() {
-        let mut doors = Doors::new();
+        let mut doors = doors();
         let header = ProxyHeader { source: None, consumed: 15 };
         let twice = b"PROXY UNKNOWN\r\nPROXY UNKNOWN\r\n";
         assert_eq!(doors.judge(twice, &Limits::default()), Ok(Verdict::Proxy(header)));
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn tls_is_seen_in_front_and_behind_a_proxy_header() {
         assert_eq!(first(b"\x16"), Err(DoorError::Tls));
-        let mut doors = Doors::new();
+        let mut doors = doors();
         doors.judge(b"PROXY UNKNOWN\r\n", &Limits::default()).unwrap();
         assert_eq!(doors.judge(b"", &Limits::default()), Ok(Verdict::Incomplete));
         assert_eq!(doors.judge(b"\x16", &Limits::default()), Err(DoorError::Tls));
@@ -161,10 +165,11 @@ mod tests {
 
     #[test]
     fn only_trusted_peers_speak_for_others() {
-        let trusted: Vec<Cidr> = ["10.0.0.0/8", "::1/128"].map(|block| block.parse().unwrap()).into();
         let stranger: IpAddr = "192.0.2.1".parse().unwrap();
-        assert_eq!(is_trusted("10.1.2.3".parse().unwrap(), &trusted), Ok(()));
-        assert_eq!(is_trusted("::1".parse().unwrap(), &trusted), Ok(()));
-        assert_eq!(is_trusted(stranger, &trusted), Err(DoorError::Untrusted(stranger)));
+        let mut doors = Doors::new(stranger, &["10.0.0.0/8".parse().unwrap()]);
+        let error = Err(DoorError::Untrusted(stranger));
+        assert_eq!(doors.judge(b"PROXY TCP4 ", &Limits::default()), Ok(Verdict::Incomplete), "it may be a frame yet");
+        assert_eq!(doors.judge(b"PROXY TCP4 1", &Limits::default()), error, "the rest is not waited for");
+        assert_eq!(doors.judge(b"\0\0\0\x20", &Limits::default()), Ok(PLAIN));
     }
 }

@@ -51,6 +51,8 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 const IN_FLIGHT_MAX: usize = 64;
 /// After so many reads in a row the other connections of the worker have their turn: some hundred lookups.
 const READS_IN_A_ROW_MAX: u32 = 4;
+/// Why a connection is closed whose peer takes no answers.
+pub(super) const WRITE_STALLED: &str = "write_stalled";
 /// A frame that is incomplete holds at least this, its buffer.
 const INCOMPLETE_BYTES_MIN: usize = 4_096;
 
@@ -198,10 +200,14 @@ impl<R: Registry, S: Transport> Connection<R, S> {
 
     /// Serves the connection to its end, and says why it ended.
     pub(super) async fn serve(&mut self) -> End {
-        match self.serve_frames().await {
+        let end = match self.serve_frames().await {
             Ok(never) => match never {},
             Err(end) => end,
+        };
+        if matches!(end, End::Closed(WRITE_STALLED) | End::OverBudget(_)) {
+            self.wire.abort();
         }
+        end
     }
 
     async fn serve_frames(&mut self) -> Result<Infallible, End> {

@@ -12,7 +12,7 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    doors::{self, Doors, Verdict},
+    doors::{Doors, Verdict},
     peers::{Account, Place},
     remoting::FrameDecoder,
 };
@@ -79,7 +79,7 @@ async fn enter<R: Registry, S: Transport>(
     mut place: Place,
 ) -> Result<Entered, End> {
     let shared = &worker.shared;
-    let mut doors = Doors::new();
+    let mut doors = Doors::new(peer.address.ip(), &shared.config.config().proxy_protocol_trusted);
     loop {
         match doors.judge(&wire.input, &shared.limits)? {
             Verdict::Frames { has_proxy_header: false } => {
@@ -87,7 +87,6 @@ async fn enter<R: Registry, S: Transport>(
             }
             Verdict::Frames { has_proxy_header: true } => return Ok(Entered { place, decoder: FrameDecoder::new() }),
             Verdict::Proxy(header) => {
-                doors::is_trusted(peer.address.ip(), &shared.config.config().proxy_protocol_trusted)?;
                 wire.consume(header.consumed);
                 peer.source = header.source;
                 if let Some(source) = header.source {

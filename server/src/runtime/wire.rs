@@ -34,11 +34,19 @@ const UNCHARGED_BYTES_MAX: usize = READ_BYTES;
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     /// Bytes that the peer has sent and nobody has read, as far as is known.
     fn unread(&self) -> u64;
+
+    /// Has what is not sent yet dropped when the connection is closed, instead of kept by the system.
+    fn abort(&self);
 }
 
 impl Transport for TcpStream {
     fn unread(&self) -> u64 {
         ioctl_fionread(self).unwrap_or(0)
+    }
+
+    fn abort(&self) {
+        // What cannot be set is the system's to time out.
+        let _ = self.set_zero_linger();
     }
 }
 
@@ -178,6 +186,11 @@ impl<S: Transport> Wire<S> {
     /// Says that the peer has sent nothing that is not read. (What it has sent may be there before the poller has told.)
     pub(super) fn is_read_out(&self) -> bool {
         self.stream.unread() == 0
+    }
+
+    /// See [`Transport::abort`].
+    pub(super) fn abort(&self) {
+        self.stream.abort();
     }
 
     /// Forgets so many bytes at the start of the input.

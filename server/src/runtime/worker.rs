@@ -23,6 +23,7 @@ use tokio::{
 use tracing::{debug, error};
 
 use super::{
+    connection::WRITE_STALLED,
     entry::{self, Accepted},
     lanes::Lanes,
     liveness::Attendance,
@@ -212,7 +213,7 @@ fn tick<R: Registry>(worker: &Worker<R>) {
             .get()
             .is_some_and(|(since, bytes)| now.saturating_sub(since) > read_ms + bytes as u64 / FRAME_BYTES_PER_MS);
         if link.writing.get().is_some_and(|since| now.saturating_sub(since) > write_ms) {
-            link.close("write_stalled");
+            link.close(WRITE_STALLED);
         } else if is_frame_late {
             link.close("frame_incomplete");
         } else if idle_ms.is_some_and(|idle_ms| silent_ms > idle_ms) {
