@@ -96,6 +96,7 @@ fn nothing_grows_while_peers_come_and_go() {
     let start = Instant::now();
     while start.elapsed() < measured {
         memory.push(server.memory("VmRSS"));
+        assert_eq!(steady.code(&route("steady-1")), 0, "the steady broker's topics");
         thread::sleep(Duration::from_millis(20));
     }
     // What is under way comes on top now and then: of each third, a low value.
