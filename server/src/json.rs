@@ -2,7 +2,7 @@
 //!
 //! Beyond RFC 8259 it reads what the original's parser reads: comments, single quotes, trailing commas, bare numeric
 //! keys (`{0:"a"}`, which official brokers send), numbers as strings, `904.0`, `+105`, `0105`, raw control characters
-//! in strings, zero bytes after the end. Bare words as keys and byte order marks are refused.
+//! in strings, zero bytes after the end. Bare words as keys and byte order marks are read from files alone.
 //!
 //! The caller asks for what it expects and gets slices of the input back; nothing is allocated but strings with escapes.
 //! A key that occurs twice is reported twice: the last one counts, which a caller gets by plain assignment.
@@ -143,12 +143,21 @@ pub struct Reader<'a> {
     depth: u16,
     /// Nothing was read yet of the object or array that was just begun.
     is_first: bool,
+    takes_bare_words: bool,
 }
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte of `text`. Get the text of bytes from [`utf8`].
     pub fn new(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, is_first: false }
+        Self { text, at: 0, depth: 0, is_first: false, takes_bare_words: false }
+    }
+
+    /// Starts at the first byte of the text of a file, which a person may have written: it may begin with a byte order
+    /// mark, and its keys may be words without quotes.
+    pub fn lenient(text: &'a str) -> Self {
+        let start = text.trim_ascii_start();
+        let at = text.len() - start.strip_prefix('\u{feff}').unwrap_or(start).len();
+        Self { at, takes_bare_words: true, ..Self::new(text) }
     }
 
     /// Offset of the next byte.
@@ -217,6 +226,9 @@ impl<'a> Reader<'a> {
         let key = match self.byte() {
             Some(quote @ (b'"' | b'\'')) => self.quoted(quote)?,
             Some(b'0'..=b'9' | b'-' | b'+') => Cow::Borrowed(self.number_token()),
+            Some(b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'$' | 0x80..) if self.takes_bare_words => {
+                Cow::Borrowed(self.bare_word())
+            }
             _ => return Err(self.expected("a key or '}'")),
         };
         if self.byte() != Some(b':') {
@@ -493,6 +505,14 @@ impl<'a> Reader<'a> {
             .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
             .unwrap_or(rest.len());
         self.at += length;
+        self.slice(start, self.at)
+    }
+
+    /// Reads the bytes that names are made of.
+    fn bare_word(&mut self) -> &'a str {
+        let start = self.at;
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
+        self.at += self.bytes_from(start).iter().take_while(|byte| is_part(byte)).count();
         self.slice(start, self.at)
     }
 

@@ -11,8 +11,10 @@
 //! | the crate `registry_core` | the rules of the registry and its queries |
 //! | [`backend`] | which lock strategy the registry is shared by |
 //!
-//! Beside it: [`config`], [`kv`], the files of both ([`storage`]), [`limits`] and [`counters`].
+//! Beside it: [`config`], [`kv`], the files of both ([`storage`]), [`limits`], [`counters`], and the log ([`logging`]).
 #![forbid(unsafe_code)]
+// They panic when nobody can read them: `logging` is for what is to be said.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod backend;
 pub mod body;
@@ -23,6 +25,8 @@ pub mod doors;
 pub mod json;
 pub mod kv;
 pub mod limits;
+pub mod logging;
+mod origins;
 mod peers;
 pub mod remoting;
 mod runtime;

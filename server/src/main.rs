@@ -1,52 +1,53 @@
 //! The name server: `namesrv [-c FILE]`.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::{
     future::Future,
-    io::{self, IsTerminal, Write},
+    io,
     process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use server::{
     backend,
     config::{
         Environment, Loaded,
-        cli::{Cli, EXIT_FAILED, Exit},
+        cli::{Cli, EXIT_FAILED, EXIT_OK, Exit},
     },
+    logging::{self, print},
 };
 use signal_hook::flag;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
+
+/// How long the start waits for whoever reads the standard output; it goes on all the same.
+const START_PRINT_WAIT: Duration = Duration::from_millis(500);
+/// How long a text that the process was run for waits for its reader.
+const EXIT_PRINT_WAIT: Duration = Duration::from_secs(5);
+
+/// The server has been asked to end, and has.
+const DONE: Exit = Exit { code: EXIT_OK, stdout: String::new(), stderr: String::new() };
 
 fn main() -> ExitCode {
     // Before anything is opened.
     server::descriptors::raise_limit();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .init();
-    match start() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(exit) => {
-            print(&exit.stdout);
-            // Whoever has closed our standard error does not want to know.
-            let _ = io::stderr().write_all(exit.stderr.as_bytes());
-            ExitCode::from(exit.code)
-        }
-    }
+    let ended =
+        logging::start().map_err(|error| failed(format!("cannot start the log: {error}"))).and_then(|()| start());
+    let exit = ended.err().unwrap_or(DONE);
+    print(&exit.stdout, EXIT_PRINT_WAIT);
+    logging::finish(&exit.stderr);
+    ExitCode::from(exit.code)
 }
 
 fn start() -> Result<(), Exit> {
     let cli = Cli::parse_from_args(std::env::args_os(), version())?;
     let loaded = cli.load(&Environment::of_process())?;
-    print(&loaded.greeting().unwrap_or_default());
+    print(&loaded.greeting().unwrap_or_default(), START_PRINT_WAIT);
     let Loaded { settings, warnings, .. } = loaded;
     for warning in &warnings {
         warn!("{warning}");
@@ -55,7 +56,8 @@ fn start() -> Result<(), Exit> {
     let bind_address = settings.config().bind_address.clone();
     let server = backend::start(cli.backend(), settings).map_err(failed)?;
     let port = server.local_addr().port();
-    print(&format!("The Name Server boot success. serializeType={serialize_type}, address {bind_address}:{port}\n"));
+    let boot = format!("The Name Server boot success. serializeType={serialize_type}, address {bind_address}:{port}\n");
+    print(&boot, START_PRINT_WAIT);
     info!(backend = cli.backend(), address = %server.local_addr(), version = env!("CARGO_PKG_VERSION"), "serving");
     server.run(stop_signal()).map_err(failed)
 }
@@ -68,12 +70,6 @@ fn version() -> &'static str {
 
 fn failed(error: impl std::fmt::Display) -> Exit {
     Exit { code: EXIT_FAILED, stdout: String::new(), stderr: format!("{error}\n") }
-}
-
-fn print(text: &str) {
-    let mut stdout = io::stdout();
-    // As for the standard error.
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 /// Resolves with the first SIGTERM or SIGINT. The second one ends the process at once, with 128 and its number.

@@ -6,7 +6,7 @@ use anyhow::{bail, ensure};
 use backends::RwLockRegistry;
 use registry_core::{
     Command, LiveKey, Outcome, Reader, Registry, View,
-    query::{self, Heartbeat},
+    query::{self, Heartbeat, TopicNames},
 };
 use server::{
     body::{BodyLimits, parse_register_body},
@@ -160,13 +160,11 @@ fn wipe(times: u64) -> anyhow::Result<()> {
 fn topic_list(times: u64) -> anyhow::Result<()> {
     let worlds = (0..WORLDS).map(|_| World::<RwLockRegistry>::new(TOPICS, 2)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut readers: Vec<_> = worlds.iter().map(|world| world.registry.reader()).collect();
-    let mut out = Vec::new();
+    let mut names = TopicNames::default();
     for turn in 0..times as usize {
-        readers[turn % WORLDS].read(|view| {
-            out.clear();
-            query::all_topics(view, &mut out)
-        });
-        ensure!(out.len() > TOPICS, "{} bytes are no list", out.len());
+        readers[turn % WORLDS].scan(|view| query::all_topics(view, &mut names));
+        let list = names.to_list();
+        ensure!(list.len() > TOPICS, "{} bytes are no list", list.len());
     }
     Ok(())
 }

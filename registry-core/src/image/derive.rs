@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Change, Entry, Group, Root};
 use crate::{
-    LiveKey, Name,
+    LiveKey, Name, mutant,
     tables::{Delta, Tables},
 };
 
@@ -47,6 +47,13 @@ impl Image {
         }
         if delta.clusters {
             root.clusters = clusters_of(tables);
+        }
+        // A group that comes or dies is listed, or no more.
+        if (delta.topic_lists && !mutant::is("image.topic_lists_not_told")) || delta.clusters {
+            root.topics_version = root.version;
+        }
+        if !delta.groups.is_empty() || delta.clusters {
+            root.groups_version = root.version;
         }
         self.root = Arc::new(root);
         let topics =

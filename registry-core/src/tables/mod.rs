@@ -72,6 +72,8 @@ pub(crate) struct Delta {
     pub(crate) live: BTreeSet<LiveKey>,
     /// Whether the cluster table changed.
     pub(crate) clusters: bool,
+    /// Whether a list of topics changed, for another reason than that a group came or died.
+    pub(crate) topic_lists: bool,
 }
 
 impl Delta {
@@ -195,6 +197,9 @@ impl Tables {
         {
             return false;
         }
+        let listed_as = |setting: QueueSettings| setting.topic_sys_flag;
+        let former = held.map(|held| listed_as(self.groups.at(group).setting(held.setting)));
+        self.delta.topic_lists |= former != Some(listed_as(settings));
         let (setting, is_new_setting) = self.groups.at_mut(group).take_setting(settings);
         if let Some(held) = held {
             self.groups.at_mut(group).release_setting(held.setting);
@@ -226,7 +231,10 @@ impl Tables {
             }
         }
         for slot in &removed.slots {
-            self.groups.at_mut(slot.group).release_setting(slot.setting);
+            let group = self.groups.at_mut(slot.group);
+            // What the dead leave behind is in no list.
+            self.delta.topic_lists |= !group.is_dead();
+            group.release_setting(slot.setting);
         }
         for owner in &removed.mapping_owners {
             self.groups.at_mut(*owner).mappings -= 1;

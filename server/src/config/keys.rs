@@ -284,6 +284,8 @@ pub static KEYS: &[Key] = &[
     number(Own, "frameReadTimeoutMillis", "30000", 100..=600_000, Restart),
     // Milliseconds in which a peer must take a byte of its answers.
     number(Own, "writeStallTimeoutMillis", "15000", 100..=600_000, Restart),
+    // Puts are kept in memory when the KV file cannot be written, as on a read-only file system; else they are refused.
+    flag(Own, "kvInMemory", "false", Restart),
     // Bytes. Java: system property `com.rocketmq.remoting.frameMaxLength`. Lengths are signed 32-bit numbers on the wire.
     number(Own, "frameMaxLength", "16777216", 1_024..=1 << 30, Restart),
     // Java: system property `rocketmq.serialize.type`.

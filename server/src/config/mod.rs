@@ -25,7 +25,7 @@ pub use self::cidr::{Cidr, NotACidr};
 use self::keys::{Effect, Group, KEYS, Key, Value, ValueError};
 pub use self::live::{Live, LiveConfig, LiveKey};
 use self::properties::PropertiesError;
-pub use self::update::{CONFIG_UPDATE_BYTES_MAX, UpdateRefusal};
+pub use self::update::{CONFIG_UPDATE_BYTES_MAX, UpdateRefusal, Updated};
 use crate::remoting::SerializeType;
 use crate::storage::{FileSystem, Storage, folder_of, is_world_writable};
 
@@ -94,7 +94,8 @@ impl Environment {
     pub fn of_process() -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
-            home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
+            // A container whose user the system does not know is at home in the root folder.
+            home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()).or_else(|| Some("/".into())),
             rocketmq_home: variable("ROCKETMQ_HOME"),
             serialize_type: variable("ROCKETMQ_SERIALIZE_TYPE"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -121,6 +122,8 @@ pub struct Config {
     pub bind_address: String,
     /// `kvConfigPath`: the file of the KV store.
     pub kv_config_path: PathBuf,
+    /// `kvInMemory`: whether KV puts are kept in memory when that file cannot be written.
+    pub kv_in_memory: bool,
     /// `configStorePath`, or the file of `-c`: where updates are stored.
     pub config_store_path: PathBuf,
     /// `scanNotActiveBrokerInterval`: time between two looks for brokers without a heartbeat.
@@ -163,6 +166,10 @@ pub struct Config {
     pub serialize_type: SerializeType,
     /// `adminAllowCidrs`: who may update the configuration.
     pub admin_allow_cidrs: Vec<Cidr>,
+    /// `notifyAllowCidrs`: which brokers are told of a new smallest id though they registered from elsewhere.
+    pub notify_allow_cidrs: Vec<Cidr>,
+    /// `notifyHostNames`: whether brokers that name a host are told, too.
+    pub notify_host_names: bool,
 }
 
 impl Config {
@@ -172,6 +179,7 @@ impl Config {
             listen_port: number(values, "listenPort"),
             bind_address: text(values, "bindAddress"),
             kv_config_path: text(values, "kvConfigPath").into(),
+            kv_in_memory: flag("kvInMemory"),
             config_store_path: text(values, "configStorePath").into(),
             scan_not_active_broker_interval: Duration::from_millis(number(values, "scanNotActiveBrokerInterval")),
             server_channel_max_idle_time: unless_zero(number(values, "serverChannelMaxIdleTimeSeconds"))
@@ -197,6 +205,8 @@ impl Config {
                 _ => unreachable!("the table says that serializeType is one"),
             },
             admin_allow_cidrs: cidrs(values, "adminAllowCidrs"),
+            notify_allow_cidrs: cidrs(values, "notifyAllowCidrs"),
+            notify_host_names: flag("notifyHostNames"),
         }
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::storage::backup_path;
-use crate::storage::crash::CrashDisk;
+use crate::storage::crash::{CrashDisk, Refuses};
 
 /// A server whose configuration file has this text.
 struct Server {
@@ -40,7 +40,7 @@ impl Server {
         let state = || (self.text(), self.settings.live(), fs::read(self.file()).unwrap());
         let before = state();
         let result = self.settings.update(body.as_ref());
-        result.map_err(|refusal| {
+        result.map(|updated| assert_eq!(updated.remark(), None)).map_err(|refusal| {
             assert_eq!(state(), before, "{refusal}");
             (refusal.code(), refusal.to_string())
         })
@@ -289,8 +289,19 @@ fn an_update_that_cannot_be_stored_has_no_effect() {
         assert!(matches!(settings.update(b"enableTopicList=false"), Err(UpdateRefusal::Storage(_))));
         assert!(settings.live().enable_topic_list());
     }
-    settings.update(b"enableTopicList=false").unwrap();
+    assert!(settings.update(b"enableTopicList=false").unwrap().not_stored.is_none());
     assert!(!settings.live().enable_topic_list());
+}
+
+#[test]
+fn an_update_of_a_file_that_cannot_be_written_takes_effect_and_says_so() {
+    let mut settings = load(None, &Environment::for_tests()).unwrap().settings;
+    settings.storage = Box::new(CrashDisk::default().refusing(Refuses::Changes));
+    let updated = settings.update(b"enableTopicList=false").unwrap();
+    let remark = updated.remark().unwrap();
+    assert!(remark.contains("not stored") && remark.contains("/home/test/namesrv/namesrv.properties"), "{remark}");
+    assert!(!settings.live().enable_topic_list());
+    assert!(settings.text().windows(21).any(|text| text == b"enableTopicList=false"));
 }
 
 #[test]
@@ -323,15 +334,16 @@ fn says_that_the_folder_is_open_to_all() {
     assert_eq!(loaded.warnings, [Warning::WorldWritableFolder { folder: server.folder.path().to_owned() }]);
 }
 
-#[cfg(unix)]
 #[test]
-fn a_configuration_behind_a_link_is_read_but_not_replaced() {
+fn a_configuration_behind_a_link_is_replaced_beside_itself() {
     let mut server = Server::with_file("enableTopicList=false");
     let link = server.folder.path().join("link");
     std::os::unix::fs::symlink(server.file(), &link).unwrap();
     server.settings = load(Some(&link), &Environment::for_tests()).unwrap().settings;
     assert!(!server.settings.live().enable_topic_list());
-    assert!(server.update("enableTopicList=true").unwrap_err().1.contains("symbolic link"));
+    server.update("enableTopicList=true").unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(server.restarted().settings.live().enable_topic_list());
 }
 
 proptest! {

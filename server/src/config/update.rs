@@ -68,10 +68,27 @@ impl UpdateRefusal {
     }
 }
 
+/// An update that has taken effect.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Updated {
+    /// Why it is not stored, and lost at the next start: the file cannot be written at all.
+    pub not_stored: Option<StorageError>,
+}
+
+impl Updated {
+    /// The remark of the answer, if there is something to say.
+    pub fn remark(&self) -> Option<String> {
+        let error = self.not_stored.as_ref()?;
+        Some(format!("In effect until the next start, but not stored: {error}"))
+    }
+}
+
 impl Settings {
     /// Changes the configuration as `body`, a properties text in ISO-8859-1, says: all of it or nothing. When this
     /// returns, the change is stored at [`config_store_path`](super::Config::config_store_path), the previous file
-    /// is its `.bak`, and every later read sees the change. An empty body is fine and changes nothing.
+    /// is its `.bak`, and every later read sees the change. Where that file cannot be written at all, the change is
+    /// seen all the same, and what is returned says so. An empty body is fine and changes nothing.
     ///
     /// The caller has asked [`is_admin_allowed`](Self::is_admin_allowed) before.
     ///
@@ -80,10 +97,10 @@ impl Settings {
     /// # Errors
     ///
     /// Why nothing was changed.
-    pub fn update(&self, body: &[u8]) -> Result<(), UpdateRefusal> {
+    pub fn update(&self, body: &[u8]) -> Result<Updated, UpdateRefusal> {
         let bytes = body.len();
         if bytes == 0 {
-            return Ok(());
+            return Ok(Updated::default());
         }
         if bytes > CONFIG_UPDATE_BYTES_MAX {
             return Err(UpdateRefusal::TooLong { bytes });
@@ -98,11 +115,15 @@ impl Settings {
         for entry in &entries {
             live = change(&mut next, live, entry)?;
         }
-        storage::replace(&*self.storage, &self.config.config_store_path, stored(&next).as_bytes())?;
+        let not_stored =
+            match storage::replace(&*self.storage, &self.config.config_store_path, stored(&next).as_bytes()) {
+                Err(error) if error.is_unwritable() => Some(error),
+                other => other.map(|()| None)?,
+            };
         self.live.store(live);
         self.show(&next);
         *lines = next;
-        Ok(())
+        Ok(Updated { not_stored })
     }
 
     fn is_black_listed(&self, key: &str) -> bool {

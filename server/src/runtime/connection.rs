@@ -394,7 +394,8 @@ impl<R: Registry, S: Transport> Connection<R, S> {
                     return Ok(());
                 };
                 let Peer { address: peer, source, .. } = self.peer;
-                let job = Job { frame, peer, source, account: Arc::clone(&self.account), charge };
+                let arrived = self.worker.shared.clock.now();
+                let job = Job { frame, peer, source, account: Arc::clone(&self.account), charge, arrived };
                 (Stage::Lane(self.worker.lanes.push(lane, job)), None)
             }
         };
@@ -464,7 +465,7 @@ fn handle<R: Registry>(
         return Ok(Step::Done);
     }
     let Peer { id: connection, address: peer, source } = peer;
-    let call = Call { request: &request, body: frame.body, account, connection, peer, source };
+    let call = Call { request: &request, body: frame.body, account, connection, peer, source, arrived: None };
     let start = output.len();
     let handled = worker.service.borrow_mut().handle(call, is_turn, output);
     let is_oneway = request.is_oneway();
@@ -490,9 +491,8 @@ impl Stage {
                 Pin::new(answer).poll(context).map(|said| said.map(Said::Lane).map_err(|_| End::LaneStopped))
             }
             Self::Writer(applied, answer) => {
-                let answer = *answer;
-                let said = Pin::new(applied).poll(context);
-                said.map(|said| said.map(|applied| Said::Writer(applied, answer)).map_err(|_| WriterStopped.into()))
+                let said = Pin::new(applied).poll(context).map_err(|_| WriterStopped.into());
+                said.map_ok(|applied| Said::Writer(applied, std::mem::replace(answer, Answer::Success)))
             }
             Self::Again(applied, frame) => {
                 let said = Pin::new(applied).poll(context);

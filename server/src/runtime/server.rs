@@ -20,7 +20,7 @@ use tokio::{
     sync::mpsc,
     time::sleep,
 };
-use tracing::{debug, info, warn};
+use tracing::{Level, debug, info, warn};
 
 use super::{
     descriptors::{self, TooFewFiles},
@@ -35,8 +35,10 @@ use crate::{
     clock::Clock,
     config::{Config, Settings},
     counters::{Counters, Kind},
-    kv::{KvLimits, KvOpenError, KvStore},
+    kv::{KvLimits, KvOpenError, KvStore, WhenUnwritable},
     limits::Limits,
+    logging::{self, Limit},
+    origins::Origins,
     peers::{Budget, Sources},
     remoting::Encoder,
     service::{Phase, Shared},
@@ -99,7 +101,8 @@ impl Server {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         let config = settings.config();
         let connections_max = descriptors::connections_max(config)?;
-        let kv = KvStore::open(&config.kv_config_path, KvLimits::default())?;
+        let when_unwritable = if config.kv_in_memory { WhenUnwritable::KeepInMemory } else { WhenUnwritable::Refuse };
+        let kv = KvStore::open(&config.kv_config_path, KvLimits::default(), when_unwritable)?;
         let listener = listen(config)?;
         let local_addr = listener.local_addr()?;
         settings.set_bound_port(local_addr.port());
@@ -115,6 +118,7 @@ impl Server {
             encoder: Encoder::new(config.serialize_type, &limits),
             kv,
             limits,
+            origins: Origins::default(),
             phase: Phase::default(),
             config: settings,
         });
@@ -165,7 +169,7 @@ impl Server {
     /// # Errors
     /// When the listener cannot be used.
     pub fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { runtime, listener, shared, writer, workers, notices, sources, budget, .. } = self;
+        let Self { runtime, listener, local_addr, shared, writer, workers, notices, sources, budget } = self;
         let deletes = shared.config.live().delete_topic_with_broker_registration();
         writer.submit(Command::DeleteTopicWithRegistration(deletes));
         runtime.block_on(async {
@@ -173,7 +177,7 @@ impl Server {
             let interval = shared.config.config().scan_not_active_broker_interval;
             let attendances = workers.iter().map(|worker| worker.attendance.clone()).collect();
             tokio::task::spawn_local(liveness::scan(interval, Arc::clone(&shared), attendances, writer));
-            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), notices));
+            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), local_addr.port(), notices));
             tokio::task::spawn_local(report(Arc::clone(&shared), budget));
             let mut dealer = Dealer { shared: &shared, workers: &workers, sources: &sources, last_id: 0 };
             let config = shared.config.config();
@@ -202,7 +206,8 @@ impl Server {
             }
             Ok::<_, io::Error>(())
         })?;
-        info!("stopping");
+        logging::count_losses(&shared.counters);
+        info!(counters = shared.counters.report(), "stopping");
         for worker in &workers {
             // A worker that has ended is drained.
             let _ = worker.messages.send(WorkerMessage::Drain);
@@ -245,6 +250,8 @@ fn listen(config: &Config) -> Result<std::net::TcpListener, ServerError> {
     })
 }
 
+static ACCEPT_FAILED: Limit = Limit::once_a_minute(Level::WARN, "accept_failed");
+
 /// Accepts connections, for ever.
 async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert::Infallible {
     loop {
@@ -252,7 +259,9 @@ async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert
             Ok((stream, peer)) => dealer.deal(stream, peer),
             Err(error) => {
                 // No descriptor is free, most likely: some will be. The server never ends for it.
-                warn!(%error, "cannot accept a connection");
+                if ACCEPT_FAILED.admits() {
+                    warn!(%error, "cannot accept a connection");
+                }
                 dealer.shared.counters.count(Kind::Rejected, "accept_failed");
                 sleep(Duration::from_millis(20)).await;
             }
@@ -298,6 +307,7 @@ async fn report(shared: Arc<Shared>, budget: Arc<Budget>) {
     let mut last = String::new();
     loop {
         sleep(REPORT_INTERVAL).await;
+        logging::count_losses(&shared.counters);
         let report = shared.counters.report();
         if report != last {
             info!(counters = report, memory_bytes = budget.used(), "counters");

@@ -1,11 +1,13 @@
 //! Threads without which the server must not go on.
 
 use std::{
-    io::{self, Write as _},
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
     thread::{Builder, JoinHandle},
 };
+
+use crate::logging;
 
 /// Exit code of a process of which a critical thread has died (`EX_SOFTWARE`).
 pub(crate) const EXIT_THREAD_DIED: i32 = 70;
@@ -37,8 +39,9 @@ pub(crate) fn spawn_critical<T>(
                 }
                 Err(error) => drop(ready.send(Err(error))),
             });
-            if catch_unwind(serve).is_err() {
-                let _ = writeln!(io::stderr(), "the thread {named} has panicked; the process ends");
+            if let Err(panic) = catch_unwind(serve) {
+                let message = logging::panic_message(&*panic);
+                logging::last_words(&format!("the thread {named} has panicked; the process ends: {message}"));
                 std::process::exit(EXIT_THREAD_DIED);
             }
         })

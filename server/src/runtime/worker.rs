@@ -20,7 +20,7 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
-use tracing::{debug, error};
+use tracing::{Level, debug, error};
 
 use super::{
     connection::WRITE_STALLED,
@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     counters::Kind,
+    logging::Limit,
     peers::Budget,
     service::{Service, Shared},
 };
@@ -179,7 +180,10 @@ fn accept<R: Registry>(worker: &Rc<Worker<R>>, accepted: Accepted) {
         if let Err(failed) = serving.await
             && failed.is_panic()
         {
-            error!(%peer, "a handler has panicked; its connection is closed");
+            static PANICS: Limit = Limit::new(Level::ERROR, "handler_panic");
+            if PANICS.admits() {
+                error!(%peer, "a handler has panicked; its connection is closed");
+            }
             shared.counters.count(Kind::Failure, "handler_panic");
         }
     });

@@ -11,9 +11,10 @@ use std::{
 
 use registry_core::{Applied, Command, Millis, Outcome, Publisher, TableLimits, Writer};
 use tokio::sync::{mpsc as notices, oneshot};
+use tracing::Level;
 
 use super::{liveness::ConnectionCloser, notifier::Notice, thread::spawn_critical};
-use crate::{body::Excerpt, counters::Kind, service::Shared};
+use crate::{body::Excerpt, counters::Kind, logging::Limit, service::Shared};
 
 /// How often the writer does its housekeeping.
 const TICK: Duration = Duration::from_secs(1);
@@ -150,17 +151,24 @@ fn serve<P: Publisher>(
     has_removed
 }
 
+static UNREGISTERED: Limit = Limit::new(Level::INFO, "unregistered");
+static CONNECTION_LOST: Limit = Limit::new(Level::INFO, "connection_lost");
+static EXPIRED: Limit = Limit::new(Level::INFO, "expired");
+static REMOVED: Limit = Limit::new(Level::INFO, "removed");
+
 impl Consequences {
     fn follow(&self, command: &Command, applied: &mut Applied) {
         if applied.brokers_removed > 0 {
-            let reason = match command {
-                Command::Unregister(_) => "unregistered",
-                Command::Disconnect(_) => "connection_lost",
-                Command::Expire => "expired",
-                _ => "other",
+            let (reason, limit) = match command {
+                Command::Unregister(_) => ("unregistered", &UNREGISTERED),
+                Command::Disconnect(_) => ("connection_lost", &CONNECTION_LOST),
+                Command::Expire => ("expired", &EXPIRED),
+                _ => ("other", &REMOVED),
             };
             self.shared.counters.add(Kind::BrokerRemoved, reason, u64::from(applied.brokers_removed));
-            tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
+            if limit.admits() {
+                tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
+            }
         }
         if let (Command::Register(registration), Outcome::Registered(_)) = (command, &applied.outcome) {
             let (name, addr) = (&registration.broker_name, &registration.broker_addr);

@@ -1,15 +1,20 @@
 //! The KV configuration and the server's own: 100, 101, 102, 219, 318, 319.
 
 use registry_core::{Command, Reader};
-use tracing::{info, warn};
+use tracing::{Level, info, warn};
 
 use super::{Answer, Call, Handled, OffWorker, Service};
 use crate::{
     config::UpdateRefusal,
     counters::Kind,
     kv::KvError,
+    logging::Limit,
     remoting::{ResponseCode, ResponseHeader},
 };
+
+static KV_NOT_STORED: Limit = Limit::new(Level::WARN, "kv_not_stored");
+static NOT_UPDATED: Limit = Limit::new(Level::WARN, "config_not_updated");
+static UPDATED: Limit = Limit::new(Level::INFO, "config_updated");
 
 impl<R: Reader> Service<R> {
     /// `GET_KV_CONFIG` (101).
@@ -61,7 +66,9 @@ impl<R: Reader> Service<R> {
 
     fn not_updated(&self, call: Call<'_>, out: &mut Vec<u8>, refusal: &UpdateRefusal) -> Handled {
         self.shared.counters.count(Kind::BadRequest, "config_update");
-        warn!(peer = %call.peer, %refusal, "configuration not updated");
+        if NOT_UPDATED.admits() {
+            warn!(peer = %call.peer, %refusal, "configuration not updated");
+        }
         let code = if refusal.code() == 16 { ResponseCode::NoPermission } else { ResponseCode::SystemError };
         self.error(call, out, code, &refusal.to_string())
     }
@@ -94,9 +101,11 @@ impl<R: Reader> OffWorker<R> {
             return self.success(call, out);
         };
         match &error {
-            KvError::Storage(_) => {
+            KvError::Storage(_) | KvError::Unwritable(_) => {
                 self.shared.counters.count(Kind::Failure, "kv_not_stored");
-                warn!(%error, "the KV configuration could not be stored");
+                if KV_NOT_STORED.admits() {
+                    warn!(%error, "the KV configuration could not be stored");
+                }
             }
             _ => self.shared.counters.count(Kind::BadRequest, "kv_limit"),
         }
@@ -106,12 +115,20 @@ impl<R: Reader> OffWorker<R> {
     /// `UPDATE_NAMESRV_CONFIG` (318): all of it or nothing, from allowed addresses only.
     pub(super) fn update_config(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         let config = &self.shared.config;
-        if let Err(refusal) = config.update(call.body.unwrap_or_default()) {
-            return self.not_updated(call, out, &refusal);
+        let updated = match config.update(call.body.unwrap_or_default()) {
+            Ok(updated) => updated,
+            Err(refusal) => return self.not_updated(call, out, &refusal),
+        };
+        let remark = updated.remark();
+        if remark.is_some() {
+            self.shared.counters.count(Kind::Failure, "config_not_stored");
         }
-        info!(peer = %call.peer, "configuration updated");
+        if UPDATED.admits() {
+            info!(peer = %call.peer, remark, "configuration updated");
+        }
         // The one setting that the writer holds. The lane waits for the writer, so that it learns of updates in their order.
         let deletes = config.live().delete_topic_with_broker_registration();
-        Handled::Change(Command::DeleteTopicWithRegistration(deletes), Answer::Success)
+        let answer = remark.map_or(Answer::Success, |remark| Answer::Remark(remark.into()));
+        Handled::Change(Command::DeleteTopicWithRegistration(deletes), answer)
     }
 }

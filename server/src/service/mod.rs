@@ -28,7 +28,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use registry_core::{Applied, Command, ConnectionId, Millis, Name, Outcome, Reader, query::RouteCache};
+use registry_core::{
+    Applied, Command, ConnectionId, Millis, Name, Outcome, Reader,
+    query::{ListCache, RouteCache},
+};
 use tracing::debug;
 
 use crate::{
@@ -38,6 +41,7 @@ use crate::{
     counters::{Counters, Kind},
     kv::KvStore,
     limits::Limits,
+    origins::Origins,
     peers::{Account, Charge},
     remoting::{Encoder, Request, RequestCode, ResponseCode, ResponseHeader, codes::VERSION_5_3_1},
 };
@@ -57,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) encoder: Encoder,
     pub(crate) kv: KvStore,
     pub(crate) limits: Limits,
+    pub(crate) origins: Origins,
     pub(crate) phase: Phase,
 }
 
@@ -109,6 +114,8 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: std::net::SocketAddr,
     /// Address of the peer's peer, as a PROXY header claims.
     pub(crate) source: Option<std::net::SocketAddr>,
+    /// For a deferred request a time at which it was there already: lists that are made later answer it.
+    pub(crate) arrived: Option<Millis>,
 }
 
 /// What has become of a request.
@@ -138,10 +145,12 @@ pub(crate) struct LaneAnswer {
 }
 
 /// How the outcome of a change is answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// With success, whatever the outcome.
     Success,
+    /// With success and this remark.
+    Remark(Box<str>),
     /// With success and the number of topics in this field.
     Count(&'static str),
     /// As a registration.
@@ -154,6 +163,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct OffWorker<R> {
     service: Service<R>,
+    lists: ListCache,
     /// Memory of what the handler has made, until it is let go.
     charge: Option<Charge>,
     /// The body of the answer, where it is shared with others.
@@ -226,6 +236,9 @@ impl<R: Reader> Service<R> {
                 let ext = [(field, count.as_str())];
                 self.shared.encoder.respond(out, &ResponseHeader { ext: Some(&ext), ..header });
             }
+            (Answer::Remark(remark), _) => {
+                self.shared.encoder.respond(out, &ResponseHeader { remark: Some(&remark), ..header });
+            }
             _ => self.shared.encoder.respond(out, &header),
         }
     }
@@ -276,7 +289,13 @@ impl<R: Reader> Service<R> {
 
 impl<R: Reader> OffWorker<R> {
     pub(crate) fn new(reader: R, shared: Arc<Shared>) -> Self {
-        Self { service: Service::new(reader, shared), charge: None, body: None }
+        Self { service: Service::new(reader, shared), lists: ListCache::new(), charge: None, body: None }
+    }
+
+    /// Lets go of the registry's state and of lists that nobody asks for, when there is nothing to do.
+    pub(crate) fn rest(&mut self) {
+        self.service.refresh();
+        self.lists.let_go(self.service.now());
     }
 
     /// Handles a request that a worker has [deferred](Service::handle).

@@ -1,15 +1,18 @@
 //! `REGISTER_BROKER` (103): checked, recognised or parsed on the thread for it, then given to the writer.
 
 use registry_core::{Command, LiveKey, Reader, Refusal, RegisterBody, Registered, Registration, View, query};
-use tracing::{debug, info};
+use tracing::{Level, debug, info};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Answer, Call, Handled, OffWorker, Service, route::ORDER_TOPIC_CONFIG};
 use crate::{
     body::{BodyError, BodyLimits, Excerpt, is_zlib, likely_bytes, parse_register_body},
     counters::Kind,
+    logging::Limit,
     remoting::{ResponseCode, ResponseHeader},
 };
+
+static IGNORED: Limit = Limit::new(Level::INFO, "registration_ignored");
 
 impl<R: Reader> OffWorker<R> {
     /// Checks and parses a registration. One that would change nothing is answered without being parsed.
@@ -27,6 +30,7 @@ impl<R: Reader> OffWorker<R> {
             return self.missing(call, out, "clusterName, brokerName, brokerAddr or brokerId");
         };
 
+        self.shared.origins.note(call.source.unwrap_or(call.peer).ip(), &broker_addr);
         let key = LiveKey { cluster, addr: broker_addr };
         let fingerprint = self.fingerprint(call);
         let now = self.now();
@@ -109,7 +113,10 @@ impl<R: Reader> Service<R> {
         match refusal {
             // The loser of an election is not told: the original answers as if it had registered.
             Refusal::IdHeld { broker_id, holder } => {
-                info!(broker_id, holder = %Excerpt::of(holder), "registration ignored: a newer stateVersion holds the id");
+                if IGNORED.admits() {
+                    let holder = Excerpt::of(holder);
+                    info!(broker_id, %holder, "registration ignored: a newer stateVersion holds the id");
+                }
                 self.registered(opaque, &Registered::default(), out);
             }
             _ => {

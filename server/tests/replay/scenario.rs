@@ -104,7 +104,7 @@ impl Scenario {
             [(key, value)] if key == "rocketmq.serialize.type" && value == "ROCKETMQ" => true,
             other => panic!("unknown system properties {other:?}"),
         };
-        let settings = Settings { config: pairs(&head["config"]), binary };
+        let settings = Settings { config: pairs(&head["config"]), binary, ..Settings::default() };
         Self { name: name.to_string(), settings, steps: lines.map(|line| Step::parse(&line)).collect() }
     }
 

@@ -13,11 +13,15 @@ mod report;
 
 mod descriptors;
 mod doors;
+mod files;
 mod frames;
 mod giants;
 mod half_open;
 mod hashing;
+mod lists;
+mod log;
 mod memory_budget;
+mod notices;
 mod pauses;
 mod registrations;
 mod restarts;

@@ -23,9 +23,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use registry_core::{Reader, Registry};
+use registry_core::{Millis, Reader, Registry};
 use tokio::sync::oneshot;
-use tracing::error;
+use tracing::{Level, error};
 
 use self::{
     fair::Flow,
@@ -34,6 +34,7 @@ use self::{
 use super::writer::WriterHandle;
 use crate::{
     counters::Kind,
+    logging::Limit,
     peers::{Account, Charge},
     remoting::{Decoded, Frame, FrameDecoder, Request, ResponseCode, ResponseHeader},
     service::{Answer, Call, Handled, Lane, LaneAnswer, OffWorker, Shared},
@@ -51,6 +52,8 @@ pub(crate) struct Job {
     pub(crate) source: Option<SocketAddr>,
     pub(crate) account: Arc<Account>,
     pub(crate) charge: Charge,
+    /// When it was there.
+    pub(crate) arrived: Millis,
 }
 
 /// A job, and who waits for it.
@@ -66,7 +69,9 @@ fn nice(lane: Lane) -> i32 {
     match lane {
         Lane::Register => 3,
         Lane::Decode => 5,
-        Lane::Cluster | Lane::Scan => 10,
+        Lane::Cluster => 10,
+        // Where a strategy locks, the writer waits for a scan: it must not wait for its turn as well.
+        Lane::Scan => 5,
         Lane::Storage => 0,
     }
 }
@@ -107,6 +112,8 @@ impl Lanes {
     }
 }
 
+static FAILED: Limit = Limit::new(Level::ERROR, "lane_handler_failed");
+
 /// What works on a lane.
 struct Desk<R> {
     lane: Lane,
@@ -128,7 +135,7 @@ impl<R: Reader> Work<Waited> for Desk<R> {
     }
 
     fn rest(&mut self) {
-        self.service.refresh();
+        self.service.rest();
     }
 }
 
@@ -136,9 +143,10 @@ impl<R: Reader> Desk<R> {
     fn handle(&mut self, job: &Job) -> LaneAnswer {
         let Some(frame) = decode(&self.service, &job.frame) else { return self.failed(job) };
         let Ok(request) = Request::decode(&frame, &self.service.shared().limits) else { return self.failed(job) };
-        let Job { account, peer, source, .. } = job;
+        let Job { account, peer, source, arrived, .. } = job;
         let (peer, source, connection) = (*peer, *source, account.connection());
-        let call = Call { request: &request, body: frame.body, account, connection, peer, source };
+        let arrived = Some(*arrived);
+        let call = Call { request: &request, body: frame.body, account, connection, peer, source, arrived };
         loop {
             let mut answer = self.service.handle(call);
             match answer.handled {
@@ -160,7 +168,9 @@ impl<R: Reader> Desk<R> {
 
     /// A handler has panicked: an error of ours, which costs its sender one answer.
     fn failed(&self, job: &Job) -> LaneAnswer {
-        error!(peer = %job.peer, lane = self.lane.name(), "a handler has failed");
+        if FAILED.admits() {
+            error!(peer = %job.peer, lane = self.lane.name(), "a handler has failed");
+        }
         let shared = self.service.shared();
         shared.counters.count(Kind::Failure, "handler_panic");
         let opaque = decode(&self.service, &job.frame)
