@@ -286,6 +286,10 @@ pub static KEYS: &[Key] = &[
     number(Own, "writeStallTimeoutMillis", "15000", 100..=600_000, Restart),
     // Puts are kept in memory when the KV file cannot be written, as on a read-only file system; else they are refused.
     flag(Own, "kvInMemory", "false", Restart),
+    // Brokers that are told of a new smallest id though they registered from another address: containers, NAT.
+    Key { name: "notifyAllowCidrs", group: Own, kind: Kind::Cidrs, default: Fixed(""), effect: Restart },
+    // Whether brokers that name a host are told, too: a stranger's name makes the server ask its resolver.
+    flag(Own, "notifyHostNames", "false", Restart),
     // Bytes. Java: system property `com.rocketmq.remoting.frameMaxLength`. Lengths are signed 32-bit numbers on the wire.
     number(Own, "frameMaxLength", "16777216", 1_024..=1 << 30, Restart),
     // Java: system property `rocketmq.serialize.type`.
