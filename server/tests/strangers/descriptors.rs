@@ -4,17 +4,17 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::peers::{Ongoing, best_of, descriptors, is_closed, limited, millis, next, raise_file_limit, source};
+use crate::beside::{P99, P99_FLOOR, with_topic};
+use crate::peers::{Ongoing, descriptors, is_closed, limited, millis, next, raise_file_limit, source};
 use crate::report::{at_most, holds};
 use crate::support::broker::{Broker, put_kv, route};
 use crate::support::frame::Client;
-use crate::support::latency::LatencyProbe;
 use crate::support::ours;
 use crate::support::process::{NameServer, Settings, config_file, free_port, write_config};
 
@@ -216,34 +216,12 @@ fn room_is_kept_for_addresses_with_brokers() {
 #[test]
 #[ignore = "measures times"]
 fn connections_that_come_and_go_leave_nothing_behind() {
-    let server = ours::start(&Settings::default());
-    let addr = server.addr();
-    let mut broker = Client::connect(addr);
-    assert_eq!(broker.code(&Broker::new("b", 0, "10.0.0.1:10911", &["T", "U"]).register()), 0);
+    let (server, _broker) = with_topic(&[]);
     let before = descriptors(&server);
-    let alone = best_of(3, || LatencyProbe::measure(addr, "T", Duration::from_millis(500)).p99());
     let memory = server.memory("VmRSS");
-    let churn = Ongoing::start(move |done| {
-        let mut count = 0_u64;
-        let start = Instant::now();
-        while !done.load(Ordering::Relaxed) {
-            let stream = std::net::TcpStream::connect(addr).expect("it accepts");
-            // Reset at once, so that ports are free again.
-            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("linger");
-            count += 1;
-            // 5,000 a second.
-            let due = start + Duration::from_micros(200) * u32::try_from(count).expect("few");
-            thread::sleep(due.saturating_duration_since(Instant::now()));
-        }
-        count
-    });
-    thread::sleep(Duration::from_millis(200));
-    let beside = best_of(3, || LatencyProbe::measure(addr, "T", Duration::from_secs(2)).p99());
-    let count = churn.finish();
-    println!("{count} connections came and went");
-    assert!(count > 5_000, "{count} connections are no flood");
-    let limit = (alone * 3).max(Duration::from_millis(10));
-    at_most("S7", "us p99 beside connections that come and go", beside.as_micros(), limit.as_micros());
+    let addr = server.addr();
+    let row = P99 { row: "S7", what: "5,000 connections a second that come and go", ratio: 3, floor: P99_FLOOR };
+    row.hold(&server, || Ongoing::start(move |done| come_and_go(addr, done)));
     let start = Instant::now();
     while descriptors(&server) > before && start.elapsed() < Duration::from_secs(2) {
         thread::sleep(Duration::from_millis(10));
@@ -252,4 +230,20 @@ fn connections_that_come_and_go_leave_nothing_behind() {
     let grown = server.memory("VmRSS").saturating_sub(memory);
     at_most("S7", "KiB left behind", grown >> 10, 4_096);
     assert!(TcpListener::bind(addr).is_err(), "it listens");
+}
+
+/// Opens and resets connections, 5,000 a second.
+fn come_and_go(addr: SocketAddr, done: &AtomicBool) {
+    let start = Instant::now();
+    let mut count = 0;
+    while !done.load(Ordering::Relaxed) {
+        let stream = std::net::TcpStream::connect(addr).expect("it accepts");
+        // Reset at once, so that ports are free again.
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("linger");
+        count += 1;
+        let due = start + Duration::from_micros(200) * count;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    println!("{count} connections came and went");
+    assert!(count > 1_000, "{count} connections are no flood");
 }

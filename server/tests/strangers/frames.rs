@@ -6,49 +6,16 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::peers::{MIB, Ongoing, best_of, bomb, broker_with, is_closed, millis, next};
+use crate::beside::{P99, P99_FLOOR, with_topic};
+use crate::peers::{MIB, Ongoing, bomb, broker_with, is_closed, millis, next};
 use crate::report::{at_most, holds};
 use crate::support::broker::{Broker, request, route};
 use crate::support::frame::{ANSWER_TIMEOUT, Client, Received, raw_frame};
-use crate::support::latency::LatencyProbe;
-use crate::support::ours;
-use crate::support::process::{NameServer, Settings};
 
-/// A healthy connection's p99 may not exceed this, or the ratio of the row, whichever is larger.
-const P99_FLOOR: Duration = Duration::from_millis(10);
-const MEASURED: Duration = Duration::from_secs(2);
-const ROUNDS: usize = 3;
 /// The longest frame that is read.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 /// The default of `headerBytesMax`.
 const HEADER_BYTES_MAX: usize = 65_536;
-
-fn with_topic(config: &[(&str, &str)]) -> (NameServer, Client) {
-    let server = ours::start(&Settings::with(config));
-    let mut broker = Client::connect(server.addr());
-    assert_eq!(broker.code(&Broker::new("b", 0, "10.0.0.1:10911", &["T", "U"]).register()), 0);
-    (server, broker)
-}
-
-/// The p99 of a probe while something goes on, and what it may be: a multiple of the p99 of the probe alone, or the
-/// floor. The best of a few rounds counts.
-fn p99_beside<T: Send + 'static>(addr: SocketAddr, ratio: u32, begin: impl Fn() -> Ongoing<T>) -> (Duration, Duration) {
-    let alone = best_of(ROUNDS, || LatencyProbe::measure(addr, "T", MEASURED / 4).p99());
-    let beside = best_of(ROUNDS, || {
-        let ongoing = begin();
-        // What goes on has begun before it is measured.
-        thread::sleep(Duration::from_millis(100));
-        let beside = LatencyProbe::measure(addr, "T", MEASURED).p99();
-        ongoing.finish();
-        println!("p99 alone {alone:?}, beside {beside:?}");
-        beside
-    });
-    (beside, (alone * ratio).max(P99_FLOOR))
-}
-
-fn report_p99(row: &str, what: &str, (beside, limit): (Duration, Duration)) {
-    at_most(row, &format!("us p99 {what}"), beside.as_micros(), limit.as_micros());
-}
 
 /// Headers that are as long as a frame may be, and take long to read.
 fn long_headers() -> [(&'static str, Vec<u8>); 3] {
@@ -100,7 +67,8 @@ fn long_headers_do_not_show_in_the_latency_of_others() {
     let before = server.memory("VmRSS");
     for (what, header) in long_headers() {
         let frame = raw_frame(0, &header, b"");
-        let measured = p99_beside(addr, 2, || {
+        let what = format!("headers of 16 MiB: {what}");
+        P99 { row: "8", what: &what, ratio: 2, floor: P99_FLOOR }.hold(&server, || {
             let frame = frame.clone();
             Ongoing::start(move |done| {
                 while !done.load(Ordering::Relaxed) {
@@ -112,7 +80,6 @@ fn long_headers_do_not_show_in_the_latency_of_others() {
                 }
             })
         });
-        report_p99("8", &format!("beside headers of 16 MiB: {what}"), measured);
     }
     at_most("8", "MiB taken by headers of 16 MiB", server.memory("VmHWM").saturating_sub(before) / MIB, 16);
 }
@@ -123,7 +90,8 @@ fn long_headers_do_not_show_in_the_latency_of_others() {
 fn a_connection_that_pipelines_has_no_more_than_its_turn() {
     let (server, _broker) = with_topic(&[("workerThreads", "1")]);
     let addr = server.addr();
-    let measured = p99_beside(addr, 3, || {
+    let row = P99 { row: "9", what: "one connection that pipelines, one worker", ratio: 3, floor: P99_FLOOR };
+    row.hold(&server, || {
         Ongoing::start(move |done| {
             let mut client = Client::connect(addr);
             let long = broker_with("long", "10.0.0.2:10911", "topic-", 2_500).register().encode();
@@ -146,7 +114,6 @@ fn a_connection_that_pipelines_has_no_more_than_its_turn() {
             sender.finish();
         })
     });
-    report_p99("9", "beside one connection that pipelines, one worker", measured);
 }
 
 /// What is complete and waits for its turn is not late, however long the turn takes.
@@ -203,36 +170,45 @@ fn the_clock_of_a_frame_begins_with_its_first_byte() {
 
 /// S1: frames that come byte by byte for ever.
 #[test]
-#[ignore = "takes long"]
+#[ignore = "measures times"]
 fn slow_frames_are_closed_in_time_and_cost_nobody_else() {
     const CONNECTIONS: usize = 500;
     let (server, _broker) = with_topic(&[("frameReadTimeoutMillis", "2000")]);
+    let addr = server.addr();
     let before = server.memory("VmRSS");
-    let alone = LatencyProbe::measure(server.addr(), "T", MEASURED).p99();
-    let probe = LatencyProbe::start(server.addr(), "T");
-    let frame = broker_with("b", "10.0.0.1:10911", "t", 100).register().encode();
-    let mut slow: Vec<Client> = (0..CONNECTIONS).map(|_| Client::connect(server.addr())).collect();
-    let start = Instant::now();
-    let mut sent = 0;
-    let mut closed = 0;
-    while !slow.is_empty() && start.elapsed() < Duration::from_secs(10) {
-        for client in &mut slow {
-            client.send(&frame[sent..=sent]);
-        }
-        sent += 1;
-        thread::sleep(Duration::from_millis(200));
-        slow.retain_mut(|client| {
-            let is_closed = is_closed(client);
-            closed += usize::from(is_closed);
-            !is_closed
-        });
-    }
-    let beside = probe.finish().p99();
-    at_most("S1", "slow frames still open 10 s after a time-out of 2 s", CONNECTIONS - closed, 0);
-    at_most("S1", "ms until the last slow frame is closed", millis(start.elapsed()), 5_000);
-    at_most("S1", "us p99 beside 500 slow frames", beside.as_micros(), (alone * 3).max(P99_FLOOR).as_micros());
+    let (mut slow, first_closed, last_closed) = slow_frames(addr, CONNECTIONS);
+    slow.retain(|client| !is_closed(client));
+    at_most("S1", "slow frames still open 10 s after a time-out of 2 s", slow.len(), 0);
+    at_most("S1", "ms until the last slow frame is closed", millis(last_closed), 5_000);
+    assert!(first_closed > Duration::from_secs(1), "closed after {first_closed:?}");
     let grown = server.memory("VmHWM").saturating_sub(before);
     at_most("S1", "KiB for each slow frame", grown / 1_024 / CONNECTIONS as u64, 64);
+    P99 { row: "S1", what: "500 slow frames", ratio: 3, floor: P99_FLOOR }
+        .hold(&server, || Ongoing::start(move |_| slow_frames(addr, CONNECTIONS)));
+}
+
+/// Sends frames byte by byte, five a second, until their connections are closed, for 10 s at most. Says when the first
+/// and the last were closed.
+fn slow_frames(addr: SocketAddr, count: usize) -> (Vec<Client>, Duration, Duration) {
+    let frame = broker_with("b", "10.0.0.1:10911", "t", 100).register().encode();
+    let mut slow: Vec<Client> = (0..count).map(|_| Client::connect(addr)).collect();
+    let start = Instant::now();
+    let mut first_closed = None;
+    for byte in frame.chunks(1) {
+        for client in &mut slow {
+            client.send(byte);
+        }
+        thread::sleep(Duration::from_millis(200));
+        let before = slow.len();
+        slow.retain(|client| !is_closed(client));
+        if slow.len() < before && first_closed.is_none() {
+            first_closed = Some(start.elapsed());
+        }
+        if slow.is_empty() || start.elapsed() > Duration::from_secs(10) {
+            break;
+        }
+    }
+    (slow, first_closed.unwrap_or(Duration::MAX), start.elapsed())
 }
 
 /// S4: a hundred thousand requests at once.
@@ -277,7 +253,8 @@ fn costly_questions_of_some_do_not_delay_the_routes_of_others() {
     let topics = broker_with("b", "10.0.0.1:10911", "a-topic-with-a-name-of-some-length-", 10_000).at(2);
     assert_eq!(broker.code(&topics.register()), 0);
     assert_eq!(broker.code(&Broker::new("c", 0, "10.0.0.3:10911", &["T", "U"]).register()), 0);
-    let measured = p99_beside(addr, 3, || {
+    let row = P99 { row: "S8", what: "ten peers that ask for all topics", ratio: 3, floor: P99_FLOOR };
+    row.hold(&server, || {
         Ongoing::start(move |done| {
             let list = request(206, &[]).encode();
             let mut peers: Vec<Client> = (0..10).map(|_| Client::connect(addr)).collect();
@@ -291,5 +268,4 @@ fn costly_questions_of_some_do_not_delay_the_routes_of_others() {
             }
         })
     });
-    report_p99("S8", "beside ten peers that ask for all topics", measured);
 }
