@@ -264,13 +264,15 @@ pub static KEYS: &[Key] = &[
     },
     // Connections; 0 takes what the limit of open files leaves, but at most 65,536.
     number(Own, "maxConnections", "0", 0..=10_000_000, Restart),
-    // Connections of one source address; 0 for no limit of its own.
+    // Connections of one source address; 0 for no limit of its own: clients behind one NAT share an address.
     number(Own, "maxConnectionsPerIp", "0", 0..=10_000_000, Restart),
-    // Bytes that peers may hold under way: frames, bodies, answers. Four of the longest frames at least.
+    // Bytes that peers may hold under way: frames, bodies, answers. At least four of the longest frames,
+    // see `FRAMES_IN_MEMORY_MIN`.
     number(Own, "memoryBytesMax", "268435456", 1 << 20..=1 << 40, Restart),
     // Bytes of the longest header. It is parsed on a thread that serves lookups.
     number(Own, "headerBytesMax", "65536", 1_024..=16_777_215, Restart),
-    // Who may say in a PROXY header for whom it speaks: loopback, private and link-local ranges.
+    // Who may say in a PROXY header for whom it speaks: loopback, private (RFC 1918, RFC 4193) and link-local ranges,
+    // where load balancers stand.
     Key {
         name: "proxyProtocolTrusted",
         group: Own,

@@ -53,6 +53,7 @@ pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     warnings.extend(unknown().map(|(key, found)| Warning::Unknown { key: key.clone(), line: found.line }));
 
     let config = Config::new(&values);
+    config.check()?;
     let folder = folder_of(&config.config_store_path);
     if is_world_writable(folder) {
         warnings.push(Warning::WorldWritableFolder { folder: folder.to_owned() });
@@ -152,7 +153,8 @@ pub struct Config {
     pub connections_max: Option<usize>,
     /// `maxConnectionsPerIp`: connections of one source address.
     pub connections_per_ip_max: Option<usize>,
-    /// `memoryBytesMax`: bytes that peers may hold under way.
+    /// `memoryBytesMax`: bytes that peers may hold under way; at least [`FRAMES_IN_MEMORY_MIN`] times
+    /// [`frame_bytes_max`](Self::frame_bytes_max).
     pub memory_bytes_max: usize,
     /// `proxyProtocolTrusted`: who may say in a PROXY header for whom it speaks.
     pub proxy_protocol_trusted: Vec<Cidr>,
@@ -167,6 +169,10 @@ pub struct Config {
     /// `adminAllowCidrs`: who may update the configuration.
     pub admin_allow_cidrs: Vec<Cidr>,
 }
+
+/// How many of the longest frames `memoryBytesMax` must hold: one connection may take half of it, and needs room for a
+/// frame and its inflated body. With less, a frame that is allowed could never be served.
+pub const FRAMES_IN_MEMORY_MIN: usize = 4;
 
 impl Config {
     fn new(values: &Values) -> Self {
@@ -202,6 +208,15 @@ impl Config {
             },
             admin_allow_cidrs: cidrs(values, "adminAllowCidrs"),
         }
+    }
+
+    /// What no value is wrong about by itself.
+    fn check(&self) -> Result<(), ConfigError> {
+        let (memory, frame) = (self.memory_bytes_max, self.frame_bytes_max);
+        if memory / FRAMES_IN_MEMORY_MIN < frame {
+            return Err(ConfigError::MemoryHoldsTooFewFrames { memory, frame });
+        }
+        Ok(())
     }
 }
 
@@ -309,6 +324,18 @@ pub enum ConfigError {
     BadEnvironment {
         /// Key, value and what would be good.
         source: ValueError,
+    },
+    /// `memoryBytesMax` holds fewer than [`FRAMES_IN_MEMORY_MIN`] frames of `frameMaxLength`.
+    #[error(
+        "memoryBytesMax={memory} does not hold {FRAMES_IN_MEMORY_MIN} frames of frameMaxLength={frame}: \
+         set memoryBytesMax to at least {least}",
+        least = frame.saturating_mul(FRAMES_IN_MEMORY_MIN)
+    )]
+    MemoryHoldsTooFewFrames {
+        /// `memoryBytesMax`.
+        memory: usize,
+        /// `frameMaxLength`.
+        frame: usize,
     },
     /// A path is not set and there is no home folder for its default.
     #[error("{key} is not set, and its default needs a home folder, which is not known")]

@@ -121,6 +121,57 @@ fn shows_the_defaults_of_the_original() {
 }
 
 #[test]
+fn limits_have_defaults_and_are_read() {
+    let defaults = load(None, &Environment::for_tests()).unwrap().settings;
+    let config = defaults.config();
+    assert_eq!((config.connections_max, config.connections_per_ip_max), (None, None));
+    assert_eq!((config.memory_bytes_max, config.header_bytes_max), (256 << 20, 64 << 10));
+    let times = |config: &Config| [config.drain_timeout, config.frame_read_timeout, config.write_stall_timeout];
+    assert_eq!(times(config), [3_000, 30_000, 15_000].map(Duration::from_millis));
+
+    let text = "maxConnections=7\nmaxConnectionsPerIp=3\nmemoryBytesMax=67108864\nheaderBytesMax=1024\n\
+                drainTimeoutMillis=0\nframeReadTimeoutMillis=100\nwriteStallTimeoutMillis=600000\n\
+                proxyProtocolTrusted=192.0.2.7\n";
+    let loaded = loaded(text).unwrap();
+    assert_eq!(loaded.warnings, []);
+    let config = loaded.settings.config();
+    assert_eq!((config.connections_max, config.connections_per_ip_max), (Some(7), Some(3)));
+    assert_eq!((config.memory_bytes_max, config.header_bytes_max), (64 << 20, 1_024));
+    assert_eq!(times(config), [0, 100, 600_000].map(Duration::from_millis));
+    assert_eq!(config.proxy_protocol_trusted, ["192.0.2.7".parse().unwrap()]);
+    assert_eq!(loaded.items["maxConnectionsPerIp"], "3");
+}
+
+#[test]
+fn headers_are_trusted_from_loopback_and_private_addresses() {
+    let settings = load(None, &Environment::for_tests()).unwrap().settings;
+    let is_trusted = |address: &str| {
+        let address = address.parse().unwrap();
+        settings.config().proxy_protocol_trusted.iter().any(|block| block.contains(address))
+    };
+    let trusted = ["127.0.0.1", "::1", "10.1.2.3", "172.31.0.1", "192.168.0.1", "169.254.1.1", "fe80::1", "fd00::1"];
+    let mapped = ["::ffff:127.0.0.1", "::ffff:10.1.2.3", "::ffff:192.168.0.1"];
+    for address in trusted.into_iter().chain(mapped) {
+        assert!(is_trusted(address), "{address}");
+    }
+    for address in ["192.0.2.1", "172.32.0.1", "100.64.0.1", "::ffff:192.0.2.1", "2001:db8::1", "0.0.0.0", "::"] {
+        assert!(!is_trusted(address), "{address}");
+    }
+}
+
+#[test]
+fn the_memory_must_hold_several_of_the_longest_frames() {
+    let frame = 100 << 20;
+    let with_memory = |memory: usize| loaded(&format!("frameMaxLength={frame}\nmemoryBytesMax={memory}"));
+    with_memory(4 * frame).unwrap();
+    let message = with_memory(4 * frame - 1).unwrap_err().to_string();
+    for part in ["memoryBytesMax=419430399", "frameMaxLength=104857600", "at least 419430400"] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    assert!(matches!(loaded("frameMaxLength=67108865"), Err(ConfigError::MemoryHoldsTooFewFrames { .. })));
+}
+
+#[test]
 fn without_homes_the_paths_must_be_set() {
     let environment = Environment { home: None, ..Environment::for_tests() };
     assert!(matches!(load(None, &environment), Err(ConfigError::NoHome { key: "kvConfigPath" })));
