@@ -53,13 +53,13 @@ fn start() -> Result<(), Exit> {
     for warning in &warnings {
         warn!("{warning}");
     }
-    let serialize_type = settings.config().serialize_type.name();
-    let bind_address = settings.config().bind_address.clone();
+    let config = settings.config().clone();
     let server = backend::start(cli.backend(), settings).map_err(failed)?;
-    let port = server.local_addr().port();
-    let boot = format!("The Name Server boot success. serializeType={serialize_type}, address {bind_address}:{port}\n");
+    let (serialize_type, address) = (config.serialize_type.name(), config.address_with(server.local_addr().port()));
+    let boot = format!("The Name Server boot success. serializeType={serialize_type}, address {address}\n");
     print(&boot, START_PRINT_WAIT);
     info!(backend = cli.backend(), address = %server.local_addr(), version = env!("CARGO_PKG_VERSION"), "serving");
+    info!(from = %config.admins(), "the configuration may be changed over the network (318), see adminAllowCidrs");
     server.run(stop_signal()).map_err(failed)
 }
 

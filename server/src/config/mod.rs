@@ -52,6 +52,7 @@ pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     let unknown = || found.iter().filter(|(name, _)| keys::find(name).is_none());
     warnings.extend(unknown().map(|(key, found)| Warning::Unknown { key: key.clone(), line: found.line }));
 
+    check(&values)?;
     let config = Config::new(&values);
     let folder = folder_of(&config.config_store_path);
     if is_world_writable(folder) {
@@ -59,7 +60,8 @@ pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     }
     let mut items: BTreeMap<_, _> = KEYS.iter().map(|key| (key.name.to_owned(), shown_value(&values, key))).collect();
     items.extend(unknown().map(|(key, found)| (key.clone(), found.value.clone())));
-    let settings = Settings::new(config, &values, shown_lines(&values, &found));
+    let lines = shown_lines(&values, &found);
+    let settings = Settings::new(config, Shown { values, lines });
     Ok(Loaded { settings, warnings, items, file: file.map(Path::to_owned) })
 }
 
@@ -152,7 +154,8 @@ pub struct Config {
     pub connections_max: Option<usize>,
     /// `maxConnectionsPerIp`: connections of one source address.
     pub connections_per_ip_max: Option<usize>,
-    /// `memoryBytesMax`: bytes that peers may hold under way.
+    /// `memoryBytesMax`: bytes that peers may hold under way; at least [`FRAMES_IN_MEMORY_MIN`] times
+    /// [`frame_bytes_max`](Self::frame_bytes_max).
     pub memory_bytes_max: usize,
     /// `proxyProtocolTrusted`: who may say in a PROXY header for whom it speaks.
     pub proxy_protocol_trusted: Vec<Cidr>,
@@ -171,6 +174,10 @@ pub struct Config {
     /// `notifyHostNames`: whether brokers that name a host are told, too.
     pub notify_host_names: bool,
 }
+
+/// How many of the longest frames `memoryBytesMax` must hold: one connection may take half of it, and needs room for a
+/// frame and its inflated body. With less, a frame that is allowed could never be served.
+pub const FRAMES_IN_MEMORY_MIN: usize = 4;
 
 impl Config {
     fn new(values: &Values) -> Self {
@@ -209,6 +216,20 @@ impl Config {
             notify_host_names: flag("notifyHostNames"),
         }
     }
+
+    /// `adminAllowCidrs` for the log.
+    pub fn admins(&self) -> String {
+        match self.admin_allow_cidrs.as_slice() {
+            [] => "nobody".to_owned(),
+            blocks => Value::Cidrs(blocks.to_vec()).to_string(),
+        }
+    }
+
+    /// `bindAddress` and `port`, as an address is written: IPv6 in brackets.
+    pub fn address_with(&self, port: u16) -> String {
+        let host = &self.bind_address;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
 }
 
 /// The configuration of a running server, shared by all threads.
@@ -218,25 +239,25 @@ pub struct Settings {
     black_list: Vec<String>,
     storage: Box<dyn Storage>,
     /// What GET_NAMESRV_CONFIG shows; held while an update is stored, so that updates are stored in their order.
-    lines: Mutex<Lines>,
+    shown: Mutex<Shown>,
     /// The same as text, for readers that must not wait for the disk.
     text: RwLock<Bytes>,
 }
 
 impl Settings {
-    fn new(config: Config, values: &Values, lines: Lines) -> Self {
+    fn new(config: Config, shown: Shown) -> Self {
         let live = KEYS.iter().fold(Live::default(), |live, key| match key.effect {
-            Effect::Live(live_key) => with_value(live, live_key, &values[key.name]),
+            Effect::Live(live_key) => with_value(live, live_key, &shown.values[key.name]),
             _ => live,
         });
-        let black_list = text(values, "configBlackList");
+        let black_list = text(&shown.values, "configBlackList");
         Self {
             config,
             live: LiveConfig::new(live),
             black_list: black_list.split(';').map(|key| key.trim().to_owned()).collect(),
             storage: Box::new(FileSystem),
-            text: RwLock::new(text_of(&lines)),
-            lines: Mutex::new(lines),
+            text: RwLock::new(text_of(&shown.lines)),
+            shown: Mutex::new(shown),
         }
     }
 
@@ -250,8 +271,8 @@ impl Settings {
         self.live.load()
     }
 
-    /// The body of the answer to GET_NAMESRV_CONFIG: `key=value` lines, sorted, not escaped. Nothing is encoded; never
-    /// waits for the disk.
+    /// The body of the answer to GET_NAMESRV_CONFIG: `key=value` lines, sorted, not escaped; what an update has stored
+    /// for the next start is shown as stored. Nothing is encoded; never waits for the disk.
     pub fn text(&self) -> Bytes {
         self.text.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -263,9 +284,9 @@ impl Settings {
 
     /// Shows the port that the server really listens on, when the configured one was 0.
     pub fn set_bound_port(&self, port: u16) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.insert("listenPort".to_owned(), port.to_string());
-        self.show(&lines);
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.lines.insert("listenPort".to_owned(), port.to_string());
+        self.show(&shown.lines);
     }
 
     fn show(&self, lines: &Lines) {
@@ -316,12 +337,52 @@ pub enum ConfigError {
         /// Key, value and what would be good.
         source: ValueError,
     },
+    /// The values are good one by one, but not for this server.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// A path is not set and there is no home folder for its default.
     #[error("{key} is not set, and its default needs a home folder, which is not known")]
     NoHome {
         /// The key.
         key: &'static str,
     },
+}
+
+/// Values with which this server does not serve, though their keys take them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Conflict {
+    /// `memoryBytesMax` holds fewer than [`FRAMES_IN_MEMORY_MIN`] frames of `frameMaxLength`.
+    #[error(
+        "memoryBytesMax={memory} does not hold {FRAMES_IN_MEMORY_MIN} frames of frameMaxLength={frame}: \
+         set memoryBytesMax to at least {least}",
+        least = frame.saturating_mul(FRAMES_IN_MEMORY_MIN)
+    )]
+    MemoryHoldsTooFewFrames {
+        /// `memoryBytesMax`.
+        memory: usize,
+        /// `frameMaxLength`.
+        frame: usize,
+    },
+    /// `enableControllerInNamesrv` is on: brokers would look for a controller that is not here.
+    #[error(
+        "enableControllerInNamesrv=true: there is no controller in this name server, and brokers would find none: run \
+         it by itself (bin/mqcontroller, org.apache.rocketmq.controller.ControllerStartup), name it in controllerAddr \
+         of the brokers, and set enableControllerInNamesrv=false here"
+    )]
+    NoController,
+}
+
+/// What no value is wrong about by itself.
+fn check(values: &Values) -> Result<(), Conflict> {
+    if values["enableControllerInNamesrv"] == Value::Flag(true) {
+        return Err(Conflict::NoController);
+    }
+    let (memory, frame): (usize, usize) = (number(values, "memoryBytesMax"), number(values, "frameMaxLength"));
+    if memory / FRAMES_IN_MEMORY_MIN < frame {
+        return Err(Conflict::MemoryHoldsTooFewFrames { memory, frame });
+    }
+    Ok(())
 }
 
 /// Something in the configuration that the operator should know.
@@ -342,6 +403,18 @@ pub enum Warning {
         /// The value, which is not the default.
         value: String,
     },
+    /// The same with a value that the original would not take either: its default holds, as there.
+    IgnoredValue {
+        /// The line on which it stands.
+        line: usize,
+        /// Key, value and what would be good.
+        source: ValueError,
+    },
+    /// Words on the command line that are no options. The original ignores them silently.
+    Words {
+        /// The words, each cut to a length that fits a message; the first ones of many.
+        words: Vec<String>,
+    },
     /// The file names another file for updates, but with `-c` they go to the file of `-c`.
     StorePathReplaced {
         /// The file that was named.
@@ -361,6 +434,10 @@ impl fmt::Display for Warning {
         match self {
             Self::Unknown { key, line } => write!(f, "line {line}: unknown key {key:?}, kept without effect"),
             Self::Ignored { key, value } => write!(f, "{key}={value:?} has no effect in this server"),
+            Self::IgnoredValue { line, source } => write!(f, "line {line}: {source}; it has no effect in this server"),
+            Self::Words { words } => {
+                write!(f, "ignored on the command line: {words:?}; keys are set in the file of -c")
+            }
             Self::StorePathReplaced { named } => {
                 write!(f, "configStorePath={named:?} has no effect: updates are stored in the file of -c")
             }
@@ -381,6 +458,13 @@ struct FoundValue {
 type Found = BTreeMap<String, FoundValue>;
 type Values = BTreeMap<&'static str, Value>;
 type Lines = BTreeMap<String, String>;
+
+/// What GET_NAMESRV_CONFIG shows, and what it stands for at the next start.
+#[derive(Clone)]
+struct Shown {
+    values: Values,
+    lines: Lines,
+}
 
 fn read_file(file: &Path, warnings: &mut Vec<Warning>) -> Result<Found, ConfigError> {
     let bytes = FileSystem.read(file).and_then(|bytes| bytes.ok_or_else(|| ErrorKind::NotFound.into()));
@@ -403,12 +487,16 @@ fn value_of(
 ) -> Result<Option<Value>, ConfigError> {
     let default = key.default_text(environment);
     if let (Some(FoundValue { value: text, line }), Some(file)) = (found.get(key.name), file) {
-        let bad = |source| ConfigError::BadValue { file: file.to_owned(), line: *line, source };
-        let value = key.parse(text).map_err(bad)?;
-        if key.effect == Effect::Ignored && Some(value.to_string()) != default {
-            warnings.push(Warning::Ignored { key: key.name, value: text.clone() });
+        match (key.parse(text), key.effect) {
+            (Ok(value), effect) => {
+                if effect == Effect::Ignored && Some(value.to_string()) != default {
+                    warnings.push(Warning::Ignored { key: key.name, value: text.clone() });
+                }
+                return Ok(Some(value));
+            }
+            (Err(source), Effect::Ignored) => warnings.push(Warning::IgnoredValue { line: *line, source }),
+            (Err(source), _) => return Err(ConfigError::BadValue { file: file.to_owned(), line: *line, source }),
         }
-        return Ok(Some(value));
     }
     match default {
         Some(text) => Ok(Some(key.parse(&text).map_err(|source| ConfigError::BadEnvironment { source })?)),
@@ -422,17 +510,26 @@ fn value_of(
 /// As in the original, the file of `-c` is also the one that updates are stored in.
 fn store_updates_in(file: &Path, found: &Found, values: &mut Values, warnings: &mut Vec<Warning>) {
     let path = file.to_string_lossy().into_owned();
-    // A file stored by an update names itself, from wherever it was named then.
-    let is_other = |named: &str| std::path::absolute(named).ok() != std::path::absolute(file).ok();
-    if let Some(named) = found.get("configStorePath").filter(|named| is_other(&named.value)) {
-        warnings.push(Warning::StorePathReplaced { named: named.value.clone() });
+    let named = found.get("configStorePath").map(|found| found.value.trim());
+    if let Some(named) = named.filter(|named| !is_usual_store_path(Path::new(named), file)) {
+        warnings.push(Warning::StorePathReplaced { named: named.to_owned() });
     }
     values.insert("configStorePath", Value::Text(path));
 }
 
+/// A file that an update has stored names itself, from wherever it was named then, and many files name the default of
+/// the original, in whatever home folder. Nobody who writes that expects anything else.
+fn is_usual_store_path(named: &Path, file: &Path) -> bool {
+    let is_same = |of: fn(&Path) -> io::Result<PathBuf>| of(named).ok().is_some_and(|path| of(file).ok() == Some(path));
+    named.ends_with("namesrv/namesrv.properties")
+        || is_same(|path| std::path::absolute(path))
+        || is_same(|path| path.canonicalize())
+}
+
 /// The lines that GET_NAMESRV_CONFIG shows: what the original has there, and every other property of the file.
 fn shown_lines(values: &Values, found: &Found) -> Lines {
-    let is_listed = |key: &Key| matches!(key.group, Group::Namesrv | Group::NettyServer);
+    let is_listed =
+        |key: &Key| matches!(key.group, Group::Namesrv | Group::NettyServer) || found.contains_key(key.name);
     let mut lines: Lines = found.iter().map(|(key, found)| (key.clone(), found.value.clone())).collect();
     for key in KEYS.iter().filter(|key| is_listed(key) && values.contains_key(key.name)) {
         lines.insert(key.name.to_owned(), shown_value(values, key));

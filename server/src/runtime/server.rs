@@ -246,10 +246,7 @@ fn listen(config: &Config) -> Result<std::net::TcpListener, ServerError> {
         socket.listen(config.server_socket_backlog)?;
         Ok(socket.into())
     };
-    bind().map_err(|source| ServerError::Bind {
-        address: format!("{}:{}", config.bind_address, config.listen_port),
-        source,
-    })
+    bind().map_err(|source| ServerError::Bind { address: config.address_with(config.listen_port), source })
 }
 
 static ACCEPT_FAILED: Limit = Limit::once_a_minute(Level::WARN, "accept_failed");
