@@ -279,10 +279,11 @@ pub static KEYS: &[Key] = &[
     number(Own, "maxConnections", "0", 0..=10_000_000, Restart),
     // Connections of one source address; 0 for no limit of its own: clients behind one NAT share an address.
     number(Own, "maxConnectionsPerIp", "0", 0..=10_000_000, Restart),
-    // Bytes that peers may hold under way: frames, bodies, answers. At least four of the longest frames,
-    // see `FRAMES_IN_MEMORY_MIN`.
+    // Bytes that peers may hold under way: frames, bodies, answers. At least four of the longest frames
+    // (see `FRAMES_IN_MEMORY_MIN`), to which the default is raised.
     number(Own, "memoryBytesMax", "268435456", 1 << 20..=1 << 40, Restart),
-    // Bytes of the longest header. It is parsed on a thread that serves lookups.
+    // Bytes of the longest header, which is parsed on a thread that serves lookups; no more than a frame may have, to
+    // which the default is lowered.
     number(Own, "headerBytesMax", "65536", 1_024..=16_777_215, Restart),
     // Who may say in a PROXY header for whom it speaks: loopback, private (RFC 1918, RFC 4193) and link-local ranges,
     // where load balancers stand.

@@ -4,6 +4,7 @@
 //! first bad value. What is honoured at the start is then in [`Config`], what may change is in [`LiveConfig`], and
 //! [`Settings`] holds both together with the text that GET_NAMESRV_CONFIG answers.
 
+mod check;
 mod cidr;
 pub mod cli;
 pub mod keys;
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::check::{Conflict, FRAMES_IN_MEMORY_MIN};
+use self::check::{check, fit_defaults};
 pub use self::cidr::{Cidr, NotACidr};
 use self::keys::{Effect, Group, KEYS, Key, Value, ValueError};
 pub use self::live::{Live, LiveConfig, LiveKey};
@@ -49,6 +52,7 @@ pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     if let Some(file) = file {
         store_updates_in(file, &found, &mut values, &mut warnings);
     }
+    fit_defaults(&mut values, |key| found.contains_key(key));
     let unknown = || found.iter().filter(|(name, _)| keys::find(name).is_none());
     warnings.extend(unknown().map(|(key, found)| Warning::Unknown { key: key.clone(), line: found.line }));
 
@@ -148,7 +152,7 @@ pub struct Config {
     pub worker_threads: usize,
     /// `frameMaxLength`: longest frame that is read, in bytes.
     pub frame_bytes_max: usize,
-    /// `headerBytesMax`: longest header that is read, in bytes.
+    /// `headerBytesMax`: longest header that is read, in bytes; at most [`frame_bytes_max`](Self::frame_bytes_max).
     pub header_bytes_max: usize,
     /// `maxConnections`; `None`: as many as the limit of open files leaves, within reason.
     pub connections_max: Option<usize>,
@@ -174,10 +178,6 @@ pub struct Config {
     /// `notifyHostNames`: whether brokers that name a host are told, too.
     pub notify_host_names: bool,
 }
-
-/// How many of the longest frames `memoryBytesMax` must hold: one connection may take half of it, and needs room for a
-/// frame and its inflated body. With less, a frame that is allowed could never be served.
-pub const FRAMES_IN_MEMORY_MIN: usize = 4;
 
 impl Config {
     fn new(values: &Values) -> Self {
@@ -346,43 +346,6 @@ pub enum ConfigError {
         /// The key.
         key: &'static str,
     },
-}
-
-/// Values with which this server does not serve, though their keys take them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Conflict {
-    /// `memoryBytesMax` holds fewer than [`FRAMES_IN_MEMORY_MIN`] frames of `frameMaxLength`.
-    #[error(
-        "memoryBytesMax={memory} does not hold {FRAMES_IN_MEMORY_MIN} frames of frameMaxLength={frame}: \
-         set memoryBytesMax to at least {least}",
-        least = frame.saturating_mul(FRAMES_IN_MEMORY_MIN)
-    )]
-    MemoryHoldsTooFewFrames {
-        /// `memoryBytesMax`.
-        memory: usize,
-        /// `frameMaxLength`.
-        frame: usize,
-    },
-    /// `enableControllerInNamesrv` is on: brokers would look for a controller that is not here.
-    #[error(
-        "enableControllerInNamesrv=true: there is no controller in this name server, and brokers would find none: run \
-         it by itself (bin/mqcontroller, org.apache.rocketmq.controller.ControllerStartup), name it in controllerAddr \
-         of the brokers, and set enableControllerInNamesrv=false here"
-    )]
-    NoController,
-}
-
-/// What no value is wrong about by itself.
-fn check(values: &Values) -> Result<(), Conflict> {
-    if values["enableControllerInNamesrv"] == Value::Flag(true) {
-        return Err(Conflict::NoController);
-    }
-    let (memory, frame): (usize, usize) = (number(values, "memoryBytesMax"), number(values, "frameMaxLength"));
-    if memory / FRAMES_IN_MEMORY_MIN < frame {
-        return Err(Conflict::MemoryHoldsTooFewFrames { memory, frame });
-    }
-    Ok(())
 }
 
 /// Something in the configuration that the operator should know.

@@ -168,10 +168,52 @@ fn the_memory_must_hold_several_of_the_longest_frames() {
     for part in ["memoryBytesMax=419430399", "frameMaxLength=104857600", "at least 419430400"] {
         assert!(message.contains(part), "{part} in {message}");
     }
-    assert!(matches!(
-        loaded("frameMaxLength=67108865"),
-        Err(ConfigError::Conflict(Conflict::MemoryHoldsTooFewFrames { .. }))
-    ));
+}
+
+#[test]
+fn a_header_must_fit_into_a_frame() {
+    loaded("frameMaxLength=4096\nheaderBytesMax=4096").unwrap();
+    let message = loaded("frameMaxLength=4096\nheaderBytesMax=4097").unwrap_err().to_string();
+    assert_eq!(message, "headerBytesMax=4097 exceeds frameMaxLength=4096: set headerBytesMax to at most 4096");
+    let message = loaded("headerBytesMax=65536\nframeMaxLength=65535").unwrap_err().to_string();
+    assert!(message.contains("headerBytesMax=65536") && message.contains("frameMaxLength=65535"), "{message}");
+}
+
+#[test]
+fn limits_that_nobody_has_set_fit_the_frame_that_somebody_has() {
+    for (frame, memory, header) in [
+        (1_024, 256 << 20, 1_024),
+        (65_535, 256 << 20, 65_535),
+        (64 << 20, 256 << 20, 64 << 10),
+        ((64 << 20) + 1, (256 << 20) + 4, 64 << 10),
+        (1 << 30, 4 << 30, 64 << 10),
+    ] {
+        let loaded = loaded(&format!("frameMaxLength={frame}")).unwrap();
+        let config = loaded.settings.config();
+        assert_eq!((config.memory_bytes_max, config.header_bytes_max), (memory, header), "{frame}");
+        assert_eq!(loaded.items["memoryBytesMax"], memory.to_string());
+        assert_eq!(loaded.items["headerBytesMax"], header.to_string());
+        assert_eq!(loaded.warnings, []);
+    }
+}
+
+#[test]
+fn an_update_of_the_frame_takes_the_limits_along_that_nobody_has_set() {
+    let server = Server::with_file("");
+    server.update("frameMaxLength=134217728").unwrap();
+    // Back again: the default is not what it was raised to.
+    server.update("frameMaxLength=4096").unwrap();
+    let server = server.restarted();
+    let config = server.settings.config();
+    assert_eq!((config.frame_bytes_max, config.memory_bytes_max, config.header_bytes_max), (4_096, 256 << 20, 4_096));
+    let (code, remark) = server.update("headerBytesMax=4097").unwrap_err();
+    assert_eq!((code, remark.contains("frameMaxLength=4096")), (1, true), "{remark}");
+    server.update("frameMaxLength=134217728").unwrap();
+    let server = server.restarted();
+    assert_eq!(server.settings.config().memory_bytes_max, 512 << 20);
+    // What is set by an update is set.
+    server.update("memoryBytesMax=536870912").unwrap();
+    assert!(server.update("frameMaxLength=134217729").unwrap_err().1.contains("memoryBytesMax=536870912"));
 }
 
 #[test]
@@ -419,7 +461,7 @@ fn what_cannot_take_effect_now_is_stored_and_named() {
 
 #[test]
 fn nothing_is_stored_that_would_stop_the_next_start() {
-    let server = Server::with_file("frameMaxLength=33554432");
+    let server = Server::with_file("frameMaxLength=33554432\nmemoryBytesMax=268435456");
     let remark = |body: &str| server.update(body).unwrap_err().1;
     assert!(remark("enableControllerInNamesrv=true").contains("mqcontroller"));
     assert!(remark("memoryBytesMax=134217727").contains("frameMaxLength=33554432"));

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use super::keys::{self, Effect, Key, Kind, Value, ValueError, shown};
 use super::properties::{self, Entry, PropertiesError};
-use super::{Conflict, Lines, Settings, Shown, check, with_value};
+use super::{Conflict, Lines, Settings, Shown, check, fit_defaults, with_value};
 use crate::storage::{self, StorageError};
 
 /// Longest body of an update, in bytes. All keys together are about 2,000 bytes.
@@ -136,6 +136,8 @@ impl Settings {
                 Effect::Ignored => _ = updated.without_effect.insert(key.name),
             }
         }
+        // Our own keys are shown when they are set.
+        fit_defaults(&mut next.values, |key| next.lines.contains_key(key));
         check(&next.values)?;
         match storage::replace(&*self.storage, &self.config.config_store_path, stored(&next.lines).as_bytes()) {
             // What is neither stored nor in effect has not been done.

@@ -1,6 +1,7 @@
 //! Open files: as many as the system allows, and how many of them are for connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::warn;
 
 use super::notifier;
 use crate::config::Config;
@@ -40,13 +41,21 @@ pub fn raise_limit() {
     }
 }
 
-/// How many connections there may be at a time.
+/// How many connections there may be at a time. Warns when `maxConnections` is more.
 ///
 /// # Errors
 /// Hardly any.
 pub(super) fn connections_max(config: &Config) -> Result<usize, TooFewFiles> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    for_connections(limit, reserved(config), config.connections_max)
+    let reserved = reserved(config);
+    let max = for_connections(limit, reserved, config.connections_max)?;
+    if let Some(asked) = config.connections_max.filter(|asked| *asked > max) {
+        warn!(
+            "maxConnections={asked} is more than the limit of open files allows: {limit}, of which {reserved} are needed \
+             beside connections, so there may be {max}; raise the limit (ulimit -n, LimitNOFILE) or lower maxConnections"
+        );
+    }
+    Ok(max)
 }
 
 fn reserved(config: &Config) -> u64 {
