@@ -1,44 +1,11 @@
 //! Values that are good one by one: whether they go together.
 
 use super::keys::{self, DefaultValue, Value};
-use super::{Values, number};
+use super::{Conflict, Values, number};
 
 /// How many of the longest frames `memoryBytesMax` must hold: one connection may take half of it, and needs room for a
 /// frame and its inflated body. With less, a frame that is allowed could never be served.
 pub const FRAMES_IN_MEMORY_MIN: usize = 4;
-
-/// Values with which this server does not serve, though their keys take them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Conflict {
-    /// `memoryBytesMax` holds fewer than [`FRAMES_IN_MEMORY_MIN`] frames of `frameMaxLength`.
-    #[error(
-        "memoryBytesMax={memory} does not hold {FRAMES_IN_MEMORY_MIN} frames of frameMaxLength={frame}: \
-         set memoryBytesMax to at least {least}",
-        least = frame.saturating_mul(FRAMES_IN_MEMORY_MIN)
-    )]
-    MemoryHoldsTooFewFrames {
-        /// `memoryBytesMax`.
-        memory: usize,
-        /// `frameMaxLength`.
-        frame: usize,
-    },
-    /// `headerBytesMax` is more than `frameMaxLength`: no frame has room for such a header.
-    #[error("headerBytesMax={header} exceeds frameMaxLength={frame}: set headerBytesMax to at most {frame}")]
-    HeaderExceedsFrame {
-        /// `headerBytesMax`.
-        header: usize,
-        /// `frameMaxLength`.
-        frame: usize,
-    },
-    /// `enableControllerInNamesrv` is on: brokers would look for a controller that is not here.
-    #[error(
-        "enableControllerInNamesrv=true: there is no controller in this name server, and brokers would find none: run \
-         it by itself (bin/mqcontroller, org.apache.rocketmq.controller.ControllerStartup), name it in controllerAddr \
-         of the brokers, and set enableControllerInNamesrv=false here"
-    )]
-    NoController,
-}
 
 /// What no value is wrong about by itself.
 pub(super) fn check(values: &Values) -> Result<(), Conflict> {

@@ -11,6 +11,7 @@ mod beside;
 mod peers;
 mod report;
 
+mod config;
 mod descriptors;
 mod doors;
 mod files;
