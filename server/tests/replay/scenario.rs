@@ -108,14 +108,6 @@ impl Scenario {
         Self { name: name.to_string(), settings, steps: lines.map(|line| Step::parse(&line)).collect() }
     }
 
-    /// The settings without the lines that ours refuses.
-    fn our_settings(&self) -> Settings {
-        let mut settings = self.settings.clone();
-        let refused = |key: &str| expectations::REFUSED_AT_START.contains(&(self.name.as_str(), key));
-        settings.config.retain(|(key, _)| !refused(key));
-        settings
-    }
-
     fn recorded(&self, number: u64) -> Option<&[u8]> {
         self.steps.iter().find(|step| step.number == number).and_then(|step| match &step.action {
             Action::Exchange { answer, .. } => answer.as_deref(),
@@ -143,7 +135,7 @@ pub(crate) fn replay(name: &str) {
             None => return,
         }
     } else {
-        ours::start(&scenario.our_settings())
+        ours::start(&scenario.settings)
     };
     let mut run = Run::new(&scenario, server, listeners, against_official);
     for step in &scenario.steps {

@@ -10,6 +10,7 @@ mod support;
 mod peers;
 mod report;
 
+mod config;
 mod descriptors;
 mod doors;
 mod files;
