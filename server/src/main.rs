@@ -58,8 +58,8 @@ fn start() -> Result<(), Exit> {
     let (serialize_type, address) = (config.serialize_type.name(), config.address_with(server.local_addr().port()));
     let boot = format!("The Name Server boot success. serializeType={serialize_type}, address {address}\n");
     print(&boot, START_PRINT_WAIT);
-    info!(backend = cli.backend(), address = %server.local_addr(), version = env!("CARGO_PKG_VERSION"), "serving");
     info!(from = %config.admins(), "the configuration may be changed over the network (318), see adminAllowCidrs");
+    info!(backend = cli.backend(), address = %server.local_addr(), version = env!("CARGO_PKG_VERSION"), "serving");
     server.run(stop_signal()).map_err(failed)
 }
 
