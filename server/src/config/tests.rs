@@ -562,6 +562,14 @@ fn a_configuration_behind_a_link_is_replaced_beside_itself() {
     assert!(server.restarted().settings.live().enable_topic_list());
 }
 
+#[test]
+fn the_readme_has_every_key_of_our_own() {
+    let readme = include_str!("../../../README.md");
+    for key in keys::KEYS.iter().filter(|key| key.group == keys::Group::Own) {
+        assert!(readme.contains(&format!("`{}`", key.name)), "{} is not in README.md", key.name);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

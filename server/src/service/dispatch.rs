@@ -1,5 +1,12 @@
 //! The one table of requests: for each code, where it runs, in which order, who may ask, and how it is called.
 //!
+//! ```text
+//!            label   who may ask   order     runs
+//!   105 ──>  route   Read          Free      Here(Service::route)                  ──> answered by the worker
+//!   206 ──>  ...     Read          Free      On(Scan, OffWorker::all_topics)       ──> lane ──> answer
+//!   103 ──>  ...     Broker        InTurn    BySize(Register, Decode, ...register) ──> lane ──> writer ──> answer
+//! ```
+//!
 //! A handler of a worker gets a [`Service`], one of a lane an [`OffWorker`]: what scans, blocks or parses large bodies is a
 //! method of the latter, so a row that would run it on a thread that serves lookups does not compile.
 

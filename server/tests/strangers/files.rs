@@ -379,7 +379,8 @@ fn what_is_too_long_or_too_much_is_refused() {
         fs::write(home.join("kvConfig.json"), text).expect("a KV file");
         ours::launch(home, file, settings)
     }
-    let server = NameServer::start(with_many_keys, &Settings::default());
+    // Beyond the default of headerBytesMax, which would end the connection before the KV store is asked.
+    let server = NameServer::start(with_many_keys, &Settings::with(&[("headerBytesMax", "4194304")]));
     let before = fs::read(server.home().join("kvConfig.json")).expect("the file");
     let long = "x".repeat(MIB);
     let mut client = Client::connect(server.addr());
