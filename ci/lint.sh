@@ -23,4 +23,6 @@ absent 'notes on authorship' '(generated|authored|created)[- ]by'
 cargo fmt --check
 cargo fmt --check --manifest-path fuzz/Cargo.toml
 cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+# Not among all targets, as it does not run with the other tests.
+cargo clippy --locked -p server --test strangers --all-features -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --all-features

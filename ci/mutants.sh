@@ -55,6 +55,8 @@ sweep.index_used_again_at_once      rwlock      conformance machine
 route_cache.never_renewed            rwlock      machine
 route.mappings_of_the_dead          rwlock      conformance machine
 lists.topics_of_the_dead            rwlock      conformance
+list_cache.never_renewed            rwlock      machine
+image.topic_lists_not_told          rwlock      machine
 END
 }
 

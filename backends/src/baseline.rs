@@ -58,6 +58,10 @@ impl View for DirtyHandle {
         &self.root
     }
 
+    fn share_root(&self) -> Arc<Root> {
+        Arc::clone(&self.root)
+    }
+
     fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
         Ok(self.registry.topics.with(topic, |entry| f(entry.and_then(Option::as_ref))))
     }

@@ -114,13 +114,13 @@ impl Reader for DashMapReader {
         let Self { registry, root } = self;
         for _ in 0..=RETRIES_MAX {
             root.refresh(&registry.root);
-            if let Ok(result) = query(&DashMapView { registry, root: root.value() }) {
+            if let Ok(result) = query(&DashMapView { registry, root: root.value(), shared: root.shared() }) {
                 return result;
             }
         }
         let _gate = registry.gate.lock();
         root.refresh(&registry.root);
-        match query(&DashMapView { registry, root: root.value() }) {
+        match query(&DashMapView { registry, root: root.value(), shared: root.shared() }) {
             Ok(result) => result,
             Err(stale) => unreachable!("no change begins while the gate is held: {stale:?}"),
         }
@@ -135,6 +135,8 @@ impl Reader for DashMapReader {
 pub struct DashMapView<'a> {
     registry: &'a DashMapRegistry,
     root: &'a Root,
+    /// The same, to share.
+    shared: &'a Arc<Root>,
 }
 
 impl DashMapView<'_> {
@@ -151,6 +153,10 @@ impl DashMapView<'_> {
 impl View for DashMapView<'_> {
     fn root(&self) -> &Root {
         self.root
+    }
+
+    fn share_root(&self) -> Arc<Root> {
+        Arc::clone(self.shared)
     }
 
     fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {

@@ -65,6 +65,10 @@ impl<T> LatestReader<T> {
     pub(crate) fn value(&self) -> &T {
         &self.value
     }
+
+    pub(crate) fn shared(&self) -> &Arc<T> {
+        &self.value
+    }
 }
 
 /// The values that were replaced and that a reader may still hold (L4).

@@ -39,6 +39,7 @@ macro_rules! strategies {
     };
 }
 
+pub mod memory;
 mod sync;
 
 #[cfg(feature = "baselines")]

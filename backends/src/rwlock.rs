@@ -10,7 +10,8 @@
 //! * A change: O(changed topics) under the exclusive lock. Decoding, comparing and encoding are done before it is taken,
 //!   and what the change replaces is dropped after it is released.
 //! * Who waits: readers wait while a change is applied (about 0.1 us a topic); the writer waits for the queries that
-//!   are running, the longest of which is a list of all topics.
+//!   are running, the longest of which collects the names of all topics (4 ms per 100,000). While it waits for that one it
+//!   has not asked for the lock yet, so other readers go on.
 //!
 //! # Choose this when
 //! Memory counts most, changes are small or rare, or you want the strategy that is easiest to be sure of.
@@ -29,13 +30,16 @@ use registry_core::{Change, Entry, Name, Publisher, Reader, Registry, Stale, mut
 
 use crate::{
     state::State,
-    sync::{Padded, RwLock},
+    sync::{Mutex, Padded, RwLock},
 };
 
 /// The registry behind one read-write lock. See the [module](self).
 pub struct RwLockRegistry {
     // A line of its own: readers write to the lock word, and would otherwise share its line with what they read.
     state: Padded<RwLock<State>>,
+    /// Held by a scan, and while a change is applied: a publisher that waits for a scan does so here, where it is in no
+    /// reader's way. One that waits for the lock itself keeps every later reader out.
+    scans: Mutex<()>,
 }
 
 impl Registry for RwLockRegistry {
@@ -44,7 +48,7 @@ impl Registry for RwLockRegistry {
     type Publisher = RwLockPublisher;
 
     fn new() -> (Arc<Self>, RwLockPublisher) {
-        let registry = Arc::new(Self { state: Padded(RwLock::new(State::empty())) });
+        let registry = Arc::new(Self { state: Padded(RwLock::new(State::empty())), scans: Mutex::new(()) });
         (Arc::clone(&registry), RwLockPublisher { registry })
     }
 
@@ -68,6 +72,12 @@ impl Reader for RwLockReader {
             Err(stale) => unreachable!("a view under the lock never fails: {stale:?}"),
         }
     }
+
+    fn scan<R>(&mut self, query: impl FnMut(&State) -> Result<R, Stale>) -> R {
+        let registry = Arc::clone(&self.registry);
+        let _no_change = registry.scans.lock();
+        self.read(query)
+    }
 }
 
 /// Applies changes under the exclusive lock.
@@ -86,6 +96,7 @@ impl Publisher for RwLockPublisher {
         }
         let mut replaced: Vec<(Option<Name>, Option<Entry>)> = Vec::with_capacity(topics.len());
         {
+            let _no_scan = self.registry.scans.lock();
             let mut state = self.registry.state.0.write();
             std::mem::swap(&mut state.root, &mut root);
             for (name, entry) in topics {

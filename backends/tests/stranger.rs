@@ -64,6 +64,10 @@ impl View for State {
         &self.root
     }
 
+    fn share_root(&self) -> Arc<Root> {
+        Arc::clone(&self.root)
+    }
+
     fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
         Ok(f(self.topics.get(topic)))
     }

@@ -6,6 +6,7 @@ use registry_core::{
     Registry,
     testkit::{
         broken::{AfterTheAnswer, TopicByTopic, TwoCopies},
+        lists,
         threads::{self, Findings},
     },
 };
@@ -25,6 +26,12 @@ fn an_answered_heartbeat_saves<R: Registry>() {
     assert_eq!(beats.betrayed, 0, "{beats:?}");
 }
 
+fn a_kept_list_is_never_an_older_one<R: Registry>() {
+    let findings = lists::storm::<R>(5_000, 2);
+    assert!(findings.kept > 0, "no list was kept: {findings:?}");
+    assert_eq!((findings.torn, findings.stale), (0, 0), "{findings:?}");
+}
+
 macro_rules! storms {
     ($($module:ident: $registry:path;)*) => {
         $(mod $module {
@@ -36,6 +43,16 @@ macro_rules! storms {
             #[test]
             fn an_answered_heartbeat_saves() {
                 super::an_answered_heartbeat_saves::<$registry>();
+            }
+
+            #[test]
+            fn a_kept_list_is_never_an_older_one() {
+                super::a_kept_list_is_never_an_older_one::<$registry>();
+            }
+
+            #[test]
+            fn lookups_go_on_while_the_publisher_waits_for_a_scan() {
+                assert_eq!(super::lists::lookup_during_a_scan::<$registry>(), Some(true));
             }
         })*
     };

@@ -27,7 +27,7 @@ fn headers(criterion: &mut Criterion) {
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let decoded = FrameDecoder::after_detection().decode(black_box(&bytes), &limits);
+                let decoded = FrameDecoder::new().decode(black_box(&bytes), &limits);
                 let Ok(Decoded::Frame(frame)) = decoded else { panic!("{decoded:?}") };
                 let request = Request::decode(&frame, &limits).expect("a good header");
                 assert!(request.ext.get("topic").is_some());

@@ -14,7 +14,7 @@ use benches::matrix::world::{
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use registry_core::{
     Command, ConnectionId, LiveKey, Outcome, Reader, Registry, Unregistration, View,
-    query::{self, Heartbeat},
+    query::{self, Heartbeat, TopicNames},
 };
 
 const TOPICS: usize = 10_000;
@@ -99,14 +99,11 @@ fn heartbeat<R: Registry>(group: &mut Group<'_>) {
 fn topic_list<R: Registry>(group: &mut Group<'_>) {
     let world = world::<R>();
     let mut reader = world.registry.reader();
-    let mut out = Vec::new();
+    let mut names = TopicNames::default();
     group.sample_size(20).bench_function(R::NAME, |bencher| {
         bencher.iter(|| {
-            reader.read(|view| {
-                out.clear();
-                query::all_topics(view, &mut out)
-            });
-            black_box(out.len())
+            reader.scan(|view| query::all_topics(view, &mut names));
+            black_box(names.to_list().len())
         });
     });
 }

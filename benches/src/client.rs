@@ -79,7 +79,7 @@ impl Codec {
     pub fn of(kind: SerializeType) -> Self {
         // A list of all topics is longer than any request may be.
         let limits = Limits { frame_bytes_max: 1 << 30, ..Limits::default() };
-        Self { encoder: Encoder::new(kind, &limits), decoder: FrameDecoder::after_detection(), limits }
+        Self { encoder: Encoder::new(kind, &limits), decoder: FrameDecoder::new(), limits }
     }
 
     /// Appends a request to `out`.
@@ -108,8 +108,7 @@ impl Codec {
     pub fn decode<'a>(&mut self, buffer: &'a [u8]) -> anyhow::Result<Option<Answer<'a>>> {
         let frame = match self.decoder.decode(buffer, &self.limits)? {
             Decoded::Frame(frame) => frame,
-            Decoded::Incomplete => return Ok(None),
-            Decoded::Proxy(header) => bail!("the server sends {header:?}"),
+            Decoded::Incomplete { .. } => return Ok(None),
         };
         let header = Request::decode(&frame, &self.limits)?;
         ensure!(header.is_response(), "the server asks: code {}", header.code);

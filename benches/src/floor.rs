@@ -207,7 +207,7 @@ impl Answers {
         self.count = 0;
         self.earlier.clear();
         let mut consumed = 0;
-        let mut decoder = FrameDecoder::after_detection();
+        let mut decoder = FrameDecoder::new();
         while let Decoded::Frame(frame) = decoder.decode(&bytes[consumed..], &self.limits).ok()? {
             let digits = &frame.header[self.opaque.find(frame.header)? + OPAQUE.len()..];
             let length = digits.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'-')).count();

@@ -1,10 +1,10 @@
 //! What must hold for any bytes given to the remoting codec. The fuzz targets run it on what libFuzzer finds, and
 //! `server/tests/fuzz_corpus.rs` on the corpus.
 
+use server::doors::{DoorError, Doors, ProxyHeader, Verdict};
 use server::limits::Limits;
 use server::remoting::{
-    Decoded, Encoder, Frame, FrameDecoder, FrameError, ProxyHeader, Request, RequestDecoder, RequestHeader,
-    SerializeType,
+    Decoded, Encoder, Frame, FrameDecoder, FrameError, Request, RequestDecoder, RequestHeader, SerializeType,
 };
 
 /// The bytes of a connection: the same comes out however they are split, and no header of it makes the codec panic.
@@ -32,25 +32,39 @@ enum Event {
     Proxy(ProxyHeader),
     Frame { end: usize, header: usize, is_readable: bool },
     Refused(FrameError),
+    Rejected(DoorError),
 }
 
 fn decode_stream<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Vec<Event> {
-    let mut decoder = FrameDecoder::new();
+    let mut doors = any_doors();
+    let mut decoder = None;
     let (mut buffer, mut consumed, mut events) = (Vec::new(), 0, Vec::new());
     for piece in pieces {
         buffer.extend_from_slice(piece);
         loop {
+            let Some(decoder) = &mut decoder else {
+                match doors.judge(&buffer[consumed..], limits) {
+                    Ok(Verdict::Incomplete) => break,
+                    Ok(Verdict::Proxy(header)) => {
+                        consumed += header.consumed;
+                        events.push(Event::Proxy(header));
+                    }
+                    Ok(Verdict::Frames { has_proxy_header: true }) => decoder = Some(FrameDecoder::new()),
+                    Ok(Verdict::Frames { has_proxy_header: false }) => decoder = Some(FrameDecoder::of_connection()),
+                    Err(error) => {
+                        events.push(Event::Rejected(error));
+                        return events;
+                    }
+                }
+                continue;
+            };
             match decoder.decode(&buffer[consumed..], limits) {
                 Ok(Decoded::Frame(frame)) => {
                     consumed += frame.consumed;
                     let is_readable = Request::decode(&frame, limits).is_ok();
                     events.push(Event::Frame { end: consumed, header: frame.header.len(), is_readable });
                 }
-                Ok(Decoded::Proxy(header)) => {
-                    consumed += header.consumed;
-                    events.push(Event::Proxy(header));
-                }
-                Ok(Decoded::Incomplete) => break,
+                Ok(Decoded::Incomplete { .. }) => break,
                 Err(error) => {
                     events.push(Event::Refused(error));
                     return events;
@@ -92,4 +106,10 @@ fn header(serialize_type: SerializeType, data: &[u8]) {
     for (key, value) in ext {
         assert_eq!(again.ext.get(key), Some(value));
     }
+}
+
+/// The doors for a peer that is trusted.
+fn any_doors() -> Doors {
+    let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+    Doors::new(loopback, &["127.0.0.0/8".parse().expect("a block")])
 }

@@ -58,8 +58,6 @@ pub enum Outcome {
     /// The broker is registered, but for topics and mappings for which there is no room. All others are taken, and everything
     /// else that it says of itself.
     RegisteredInPart {
-        /// As of a registration that is taken whole.
-        registered: Registered,
         /// How many topics and mappings were left out.
         left_out: usize,
         /// Why the first of them was.

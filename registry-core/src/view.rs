@@ -1,5 +1,7 @@
 //! What a query may look at.
 
+use std::sync::Arc;
+
 use crate::{Entry, Root};
 
 /// The state that a query looks at is being changed: the strategy runs the query again on a newer one.
@@ -29,13 +31,17 @@ pub trait View {
     /// The small tables.
     fn root(&self) -> &Root;
 
+    /// A share in the small tables of this state, to look at when the query has returned. One atomic increment.
+    fn share_root(&self) -> Arc<Root>;
+
     /// Runs `f` on the entry of `topic`, or on `None` when there is none.
     ///
     /// # Errors
     /// [`Stale`] when the strategy cannot show this state of the topic any more.
     fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale>;
 
-    /// Runs `f` on every topic, in no particular order.
+    /// Runs `f` on every topic, in no particular order. Whoever calls it reads by [`scan`](crate::Reader::scan), and leaves
+    /// for later what can be done later.
     ///
     /// # Errors
     /// [`Stale`] when the strategy cannot show this state of the topics any more; `f` may have seen some of them.

@@ -2,7 +2,7 @@
 //!
 //! Beyond RFC 8259 it reads what the original's parser reads: comments, single quotes, trailing commas, bare numeric
 //! keys (`{0:"a"}`, which official brokers send), numbers as strings, `904.0`, `+105`, `0105`, raw control characters
-//! in strings, zero bytes after the end. Bare words as keys and byte order marks are refused.
+//! in strings, zero bytes after the end. Bare words as keys and byte order marks are read from files alone.
 //!
 //! The caller asks for what it expects and gets slices of the input back; nothing is allocated but strings with escapes.
 //! A key that occurs twice is reported twice: the last one counts, which a caller gets by plain assignment.
@@ -28,6 +28,7 @@ mod plain;
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
 use thiserror::Error;
 
 pub(crate) use plain::{Plain, integer as plain_integer};
@@ -142,12 +143,21 @@ pub struct Reader<'a> {
     depth: u16,
     /// Nothing was read yet of the object or array that was just begun.
     is_first: bool,
+    takes_bare_words: bool,
 }
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte of `text`. Get the text of bytes from [`utf8`].
     pub fn new(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, is_first: false }
+        Self { text, at: 0, depth: 0, is_first: false, takes_bare_words: false }
+    }
+
+    /// Starts at the first byte of the text of a file, which a person may have written: it may begin with a byte order
+    /// mark, and its keys may be words without quotes.
+    pub fn lenient(text: &'a str) -> Self {
+        let start = text.trim_ascii_start();
+        let at = text.len() - start.strip_prefix('\u{feff}').unwrap_or(start).len();
+        Self { at, takes_bare_words: true, ..Self::new(text) }
     }
 
     /// Offset of the next byte.
@@ -216,6 +226,9 @@ impl<'a> Reader<'a> {
         let key = match self.byte() {
             Some(quote @ (b'"' | b'\'')) => self.quoted(quote)?,
             Some(b'0'..=b'9' | b'-' | b'+') => Cow::Borrowed(self.number_token()),
+            Some(b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'$' | 0x80..) if self.takes_bare_words => {
+                Cow::Borrowed(self.bare_word())
+            }
             _ => return Err(self.expected("a key or '}'")),
         };
         if self.byte() != Some(b':') {
@@ -437,34 +450,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Moves to the next `quote` or backslash, eight bytes at a time.
+    /// Moves to the next `quote` or backslash.
     fn skip_to_quote_or_backslash(&mut self, quote: u8) -> Result<(), JsonError> {
-        const LOW: u64 = 0x0101_0101_0101_0101;
-        const HIGH: u64 = 0x8080_8080_8080_8080;
-        // The lowest set bit is in the first byte of `word` that is zero; bits above it mean nothing.
-        let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
-        let quotes = LOW * u64::from(quote);
-        let backslashes = LOW * u64::from(b'\\');
-
-        let mut rest = self.bytes_from(self.at);
-        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-            // The first byte is to be the lowest one.
-            let word = u64::from_be_bytes(*chunk).swap_bytes();
-            let found = zeros(word ^ quotes) | zeros(word ^ backslashes);
-            if found != 0 {
-                self.at = self.text.len() - rest.len() + found.trailing_zeros() as usize / 8;
-                return Ok(());
-            }
-            rest = tail;
-        }
-        let tail_at = self.text.len() - rest.len();
-        match rest.iter().position(|&byte| byte == quote || byte == b'\\') {
-            Some(index) => self.at = tail_at + index,
-            None => {
-                self.at = self.text.len();
-                return Err(self.expected("the string's end"));
-            }
-        }
+        let Some(length) = find_quote_or_backslash(quote, self.bytes_from(self.at)) else {
+            self.at = self.text.len();
+            return Err(self.expected("the string's end"));
+        };
+        self.at += length;
         Ok(())
     }
 
@@ -513,6 +505,14 @@ impl<'a> Reader<'a> {
             .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
             .unwrap_or(rest.len());
         self.at += length;
+        self.slice(start, self.at)
+    }
+
+    /// Reads the bytes that names are made of.
+    fn bare_word(&mut self) -> &'a str {
+        let start = self.at;
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
+        self.at += self.bytes_from(start).iter().take_while(|byte| is_part(byte)).count();
         self.slice(start, self.at)
     }
 
@@ -577,6 +577,17 @@ impl<'a> Reader<'a> {
     fn error(&self, problem: JsonProblem) -> JsonError {
         JsonError { offset: self.at, problem }
     }
+}
+
+/// Finds the first `quote` or backslash.
+pub(crate) fn find_quote_or_backslash(quote: u8, bytes: &[u8]) -> Option<usize> {
+    // `memchr2` goes through a pointer here, to what the processor can do: on strings of a dozen bytes that costs more than
+    // wider registers gain.
+    #[cfg(target_arch = "x86_64")]
+    if let Some(finder) = memchr::arch::x86_64::sse2::memchr::Two::new(quote, b'\\') {
+        return finder.find(bytes);
+    }
+    memchr2(quote, b'\\', bytes)
 }
 
 /// The integer in a text, its fraction cut off.

@@ -4,15 +4,21 @@
 //! at one immutable table behind a lock that a writer holds for the swap of a pointer alone: they never wait for the
 //! disk. The file is the original's: `{"configTable":{"NAMESPACE":{"KEY":"VALUE"}}}`.
 
+mod file;
+mod load;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use registry_core::json::write_string;
 
-use crate::storage::{self, FileSystem, Storage, StorageError, backup_path, failed, folder_of, with_suffix};
+pub use self::file::Damage;
+pub use self::load::KvOpenError;
+use crate::storage::{self, FileSystem, Storage, StorageError, folder_of};
 
 /// What peers may store. The original has no limits.
 #[derive(Debug, Clone, Copy)]
@@ -82,82 +88,84 @@ pub enum KvError {
         /// The limit.
         max: usize,
     },
+    /// The file cannot be written at all, see [`StorageError::is_unwritable`].
+    #[error("{0}; kvInMemory=true keeps it in memory")]
+    Unwritable(#[source] StorageError),
     /// The disk refused. It may hold the new content all the same; after a restart either is possible.
     #[error(transparent)]
-    Storage(#[from] StorageError),
+    Storage(StorageError),
 }
 
-/// Why the store cannot be opened. Nothing was replaced.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KvOpenError {
-    /// The file is damaged, and there is no good backup.
-    #[error("{path} is damaged ({damage}) and {backup} cannot replace it ({backup_state}); repair or remove the file",
-        path = path.display(), backup = backup_path(path).display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        damage: Damage,
-        /// What is wrong with the backup.
-        backup_state: String,
-    },
-    /// The disk refused.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
+impl From<StorageError> for KvError {
+    fn from(error: StorageError) -> Self {
+        if error.is_unwritable() { Self::Unwritable(error) } else { Self::Storage(error) }
+    }
 }
 
-/// What is wrong with a KV file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Damage {
-    /// No JSON. The reason names line and column, of which a file of ours has only columns.
-    #[error("at byte {offset}: {source}")]
-    Json {
-        /// Where reading stopped.
-        offset: usize,
-        /// The reason.
-        source: serde_json::Error,
-    },
-    /// JSON of another shape.
-    #[error("{place} is not {expected}")]
-    Shape {
-        /// The path of the member.
-        place: String,
-        /// What should be there.
-        expected: &'static str,
-    },
+/// What becomes of a put when the file cannot be written at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenUnwritable {
+    /// It is refused.
+    Refuse,
+    /// It is kept until the process ends, and the log says so once.
+    KeepInMemory,
 }
 
 /// The store. Shared by reference; every method may be called from any thread.
 pub struct KvStore {
     path: PathBuf,
     limits: KvLimits,
+    when_unwritable: WhenUnwritable,
+    /// The log says that changes are kept in memory alone.
+    is_volatility_told: AtomicBool,
     /// Held by a writer from reading the table to swapping it, so that the file never goes back to an older content.
     storage: Mutex<Box<dyn Storage>>,
     table: RwLock<Arc<Table>>,
 }
 
 impl KvStore {
-    /// Opens the store kept in the file `path`, which need not exist.
+    /// Opens the store kept in the file `path`, which need not exist. Of a symbolic link the target is meant.
     ///
     /// A missing or empty file is replaced by its `.bak`, if that is good. A damaged file is kept as `.corrupt` and
-    /// replaced in the same way. Each of these is said in a warning.
+    /// replaced in the same way. Each of these is said in a warning, and so is that the file cannot be written, which
+    /// is no error here.
     ///
     /// # Errors
     ///
-    /// A damaged file without a good backup, a symbolic link in place of the file, or a disk that refuses.
-    pub fn open(path: &Path, limits: KvLimits) -> Result<Self, KvOpenError> {
-        let folder = folder_of(path);
-        if storage::is_world_writable(folder) {
-            tracing::warn!(?folder, "every user of this machine may replace the KV file in this folder");
-        }
-        Self::open_on(Box::new(FileSystem), path, limits)
+    /// A damaged file without a good backup, a link of a stranger in place of the file, a file that cannot be read,
+    /// or a disk that fails.
+    pub fn open(path: &Path, limits: KvLimits, when_unwritable: WhenUnwritable) -> Result<Self, KvOpenError> {
+        Self::open_on(Box::new(FileSystem), path, limits, when_unwritable)
     }
 
-    fn open_on(storage: Box<dyn Storage>, path: &Path, limits: KvLimits) -> Result<Self, KvOpenError> {
-        let table = RwLock::new(Arc::new(load(&*storage, path)?));
-        Ok(Self { path: path.to_owned(), limits, storage: Mutex::new(storage), table })
+    fn open_on(
+        storage: Box<dyn Storage>,
+        path: &Path,
+        limits: KvLimits,
+        when_unwritable: WhenUnwritable,
+    ) -> Result<Self, KvOpenError> {
+        let found = load::load(&*storage, path)?;
+        for folder in [folder_of(path), folder_of(&found.target)] {
+            if storage::is_world_writable(folder) {
+                tracing::warn!(?folder, "every user of this machine may replace the KV file in this folder");
+            }
+        }
+        let store = Self {
+            path: path.to_owned(),
+            limits,
+            when_unwritable,
+            is_volatility_told: AtomicBool::new(false),
+            storage: Mutex::new(storage),
+            table: RwLock::new(Arc::new(found.table)),
+        };
+        match (found.unwritable, when_unwritable) {
+            (None, _) => {}
+            (Some(error), WhenUnwritable::KeepInMemory) => store.tell_volatility(&error),
+            (Some(error), WhenUnwritable::Refuse) => {
+                tracing::warn!(%error, "the KV file cannot be written: puts will be refused, see kvInMemory");
+            }
+        }
+        Ok(store)
     }
 
     /// The value of `key` in `namespace`. O(log n); may wait for the swap of a pointer, never for the disk.
@@ -173,7 +181,7 @@ impl KvStore {
 
     /// Sets `key` of `namespace`. Without a value the key is absent afterwards, and the namespace exists.
     ///
-    /// Blocks on the disk: O(n) in the length of the file, up to three syncs. A put that changes nothing costs nothing.
+    /// Blocks on the disk: O(n) in the length of the file, up to four syncs. A put that changes nothing costs nothing.
     ///
     /// # Errors
     ///
@@ -215,13 +223,22 @@ impl KvStore {
     }
 
     fn commit(&self, storage: &dyn Storage, file: &[u8], next: Table) -> Result<(), KvError> {
-        storage::replace(storage, &self.path, file)?;
+        match (storage::replace(storage, &self.path, file), self.when_unwritable) {
+            (Err(error), WhenUnwritable::KeepInMemory) if error.is_unwritable() => self.tell_volatility(&error),
+            (result, _) => result?,
+        }
         let previous = {
             let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *table, Arc::new(next))
         };
         drop(previous);
         Ok(())
+    }
+
+    fn tell_volatility(&self, error: &StorageError) {
+        if !self.is_volatility_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, "the KV file cannot be written: changes are kept in memory and lost at the end");
+        }
     }
 
     fn check_lengths(&self, namespace: &str, key: &str, value: Option<&str>) -> Result<(), KvError> {
@@ -303,35 +320,6 @@ impl Table {
         out.extend_from_slice(b"}}");
         out
     }
-
-    /// Reads a file, also one that was written by hand: members that are null are absent, numbers and booleans are
-    /// taken as they are written, other members beside `configTable` do not matter.
-    fn decode(file: &[u8]) -> Result<Self, Damage> {
-        let json: serde_json::Value = serde_json::from_slice(file)
-            .map_err(|source| Damage::Json { offset: offset(file, source.line(), source.column()), source })?;
-        let shape = |place: String, expected| Damage::Shape { place, expected };
-        let root = json.as_object().ok_or_else(|| shape("the file".into(), "an object"))?;
-        let mut table = Self::default();
-        let namespaces = match root.get("configTable") {
-            None | Some(serde_json::Value::Null) => return Ok(table),
-            Some(other) => other.as_object().ok_or_else(|| shape("configTable".into(), "an object"))?,
-        };
-        for (name, members) in namespaces {
-            let members = members.as_object().ok_or_else(|| shape(format!("configTable.{name:?}"), "an object"))?;
-            let mut values = Values::new();
-            for (key, value) in members {
-                let text: Arc<str> = match value {
-                    serde_json::Value::Null => continue,
-                    serde_json::Value::String(text) => text.as_str().into(),
-                    serde_json::Value::Number(_) | serde_json::Value::Bool(_) => value.to_string().into(),
-                    _ => return Err(shape(format!("configTable.{name:?}.{key:?}"), "a string")),
-                };
-                values.insert(key.as_str().into(), text);
-            }
-            table.namespaces.insert(name.as_str().into(), Arc::new(Namespace::new(values)));
-        }
-        Ok(table)
-    }
 }
 
 const BODY_HEAD: &[u8] = b"{\"table\":";
@@ -355,73 +343,6 @@ impl Namespace {
     fn object(&self) -> &[u8] {
         &self.body[BODY_HEAD.len()..self.body.len() - 1]
     }
-}
-
-fn offset(file: &[u8], line: usize, column: usize) -> usize {
-    let lines_before = file.split_inclusive(|&byte| byte == b'\n').take(line.saturating_sub(1));
-    lines_before.map(<[u8]>::len).sum::<usize>() + column.saturating_sub(1)
-}
-
-fn load(storage: &dyn Storage, path: &Path) -> Result<Table, KvOpenError> {
-    storage.refuse_link(path).map_err(failed("use", path))?;
-    storage::remove_temporaries(storage, path)?;
-    let damage = match read(storage, path)? {
-        Content::Good { table, .. } => return Ok(table),
-        Content::Missing => None,
-        Content::Empty => {
-            tracing::warn!(?path, "the KV file is empty");
-            None
-        }
-        Content::Damaged(damage) => Some(damage),
-    };
-    let backup = backup_path(path);
-    let backup_state = match read(storage, &backup)? {
-        Content::Good { table, file } => {
-            restore(storage, path, &file, damage)?;
-            return Ok(table);
-        }
-        Content::Missing => "it does not exist".to_owned(),
-        Content::Empty => "it is empty".to_owned(),
-        Content::Damaged(damage) => {
-            tracing::warn!(?backup, %damage, "the backup of the KV file is damaged and not used");
-            damage.to_string()
-        }
-    };
-    match damage {
-        Some(damage) => Err(KvOpenError::Damaged { path: path.to_owned(), damage, backup_state }),
-        None => Ok(Table::default()),
-    }
-}
-
-enum Content {
-    Missing,
-    Empty,
-    Damaged(Damage),
-    Good { table: Table, file: Vec<u8> },
-}
-
-fn read(storage: &dyn Storage, path: &Path) -> Result<Content, StorageError> {
-    let Some(file) = storage.read(path).map_err(failed("read", path))? else { return Ok(Content::Missing) };
-    if file.trim_ascii().is_empty() {
-        return Ok(Content::Empty);
-    }
-    Ok(match Table::decode(&file) {
-        Ok(table) => Content::Good { table, file },
-        Err(damage) => Content::Damaged(damage),
-    })
-}
-
-/// Puts the backup in place at once, so that the next put cannot take a damaged file for the previous content.
-fn restore(storage: &dyn Storage, path: &Path, backup: &[u8], damage: Option<Damage>) -> Result<(), StorageError> {
-    if let Some(damage) = damage {
-        let aside = with_suffix(path, ".corrupt");
-        tracing::warn!(?path, %damage, ?aside, "the KV file is damaged; it is kept aside and replaced by its backup");
-        storage.rename(path, &aside).map_err(failed("rename", path))?;
-    } else {
-        tracing::warn!(?path, "the KV file is missing or empty and replaced by its backup");
-        storage.remove(path).map_err(failed("remove", path))?;
-    }
-    storage::replace(storage, path, backup)
 }
 
 #[cfg(test)]

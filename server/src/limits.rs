@@ -14,6 +14,11 @@ pub struct Limits {
     ///
     /// Java: `com.rocketmq.remoting.frameMaxLength`. About 98,000 topics fit into one registration.
     pub frame_bytes_max: usize,
+    /// Largest header read. Default 65,536; key `headerBytesMax`.
+    ///
+    /// Java has no limit of its own. Official headers have some hundred bytes; a header is parsed on a thread that serves
+    /// lookups, and one of this length holds them up for less than a millisecond.
+    pub header_bytes_max: usize,
     /// Largest frame written. Default 2,147,483,647: the length word is signed for most clients.
     ///
     /// Java has no limit of its own here. A larger answer is replaced by an error.
@@ -35,6 +40,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             frame_bytes_max: 16_777_216,
+            header_bytes_max: 65_536,
             answer_bytes_max: 2_147_483_647,
             proxy_v1_bytes_max: 107,
             proxy_v2_bytes_max: 65_551,

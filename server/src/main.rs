@@ -1,54 +1,64 @@
 //! The name server: `namesrv [-c FILE]`.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::{
     future::Future,
-    io::{self, IsTerminal, Write},
+    io,
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use server::{
     backend,
     config::{
         Environment, Loaded,
-        cli::{Cli, EXIT_FAILED, Exit},
+        cli::{Cli, EXIT_FAILED, EXIT_OK, Exit},
     },
+    logging::{self, print},
 };
+use signal_hook::flag;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
+
+/// How long the start waits for whoever reads the standard output; it goes on all the same.
+const START_PRINT_WAIT: Duration = Duration::from_millis(500);
+/// How long a text that the process was run for waits for its reader.
+const EXIT_PRINT_WAIT: Duration = Duration::from_secs(5);
+
+/// The server has been asked to end, and has.
+const DONE: Exit = Exit { code: EXIT_OK, stdout: String::new(), stderr: String::new() };
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .init();
-    match start() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(exit) => {
-            print(&exit.stdout);
-            // Whoever has closed our standard error does not want to know.
-            let _ = io::stderr().write_all(exit.stderr.as_bytes());
-            ExitCode::from(exit.code)
-        }
-    }
+    // Before anything is opened, and before a thread is started.
+    server::descriptors::raise_limit();
+    server::memory::limit();
+    let ended =
+        logging::start().map_err(|error| failed(format!("cannot start the log: {error}"))).and_then(|()| start());
+    let exit = ended.err().unwrap_or(DONE);
+    print(&exit.stdout, EXIT_PRINT_WAIT);
+    logging::finish(&exit.stderr);
+    ExitCode::from(exit.code)
 }
 
 fn start() -> Result<(), Exit> {
     let cli = Cli::parse_from_args(std::env::args_os(), version())?;
     let loaded = cli.load(&Environment::of_process())?;
-    print(&loaded.greeting().unwrap_or_default());
+    print(&loaded.greeting().unwrap_or_default(), START_PRINT_WAIT);
     let Loaded { settings, warnings, .. } = loaded;
     for warning in &warnings {
         warn!("{warning}");
     }
-    let serialize_type = settings.config().serialize_type.name();
-    let bind_address = settings.config().bind_address.clone();
+    let config = settings.config().clone();
     let server = backend::start(cli.backend(), settings).map_err(failed)?;
-    let port = server.local_addr().port();
-    print(&format!("The Name Server boot success. serializeType={serialize_type}, address {bind_address}:{port}\n"));
+    let (serialize_type, address) = (config.serialize_type.name(), config.address_with(server.local_addr().port()));
+    let boot = format!("The Name Server boot success. serializeType={serialize_type}, address {address}\n");
+    print(&boot, START_PRINT_WAIT);
+    info!(from = %config.admins(), "the configuration may be changed over the network (318), see adminAllowCidrs");
     info!(backend = cli.backend(), address = %server.local_addr(), version = env!("CARGO_PKG_VERSION"), "serving");
     server.run(stop_signal()).map_err(failed)
 }
@@ -63,20 +73,21 @@ fn failed(error: impl std::fmt::Display) -> Exit {
     Exit { code: EXIT_FAILED, stdout: String::new(), stderr: format!("{error}\n") }
 }
 
-fn print(text: &str) {
-    let mut stdout = io::stdout();
-    // As for the standard error.
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-}
-
-/// Resolves with the first SIGTERM or SIGINT.
+/// Resolves with the first SIGTERM or SIGINT. The second one ends the process at once, with 128 and its number.
 async fn stop_signal() {
-    let wait = |kind| -> io::Result<_> {
+    let wait = |kind: SignalKind| -> io::Result<_> {
+        let is_second = Arc::new(AtomicBool::new(false));
+        flag::register_conditional_shutdown(kind.as_raw_value(), 128 + kind.as_raw_value(), Arc::clone(&is_second))?;
         let mut signals = signal(kind)?;
-        Ok(async move { signals.recv().await })
+        Ok((is_second, async move { signals.recv().await }))
     };
     match (wait(SignalKind::terminate()), wait(SignalKind::interrupt())) {
-        (Ok(terminate), Ok(interrupt)) => first(terminate, interrupt).await,
+        (Ok((is_second_terminate, terminate)), Ok((is_second_interrupt, interrupt))) => {
+            first(terminate, interrupt).await;
+            for is_second in [is_second_terminate, is_second_interrupt] {
+                is_second.store(true, Ordering::SeqCst);
+            }
+        }
         _ => {
             warn!("cannot watch for signals: they end the process at once");
             std::future::pending().await

@@ -6,15 +6,17 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use serde_json::Value;
+use server::doors::{DoorError, Doors, ProxyHeader, Verdict as DoorVerdict};
 use server::limits::Limits;
 use server::remoting::{
-    Decoded, Encoder, Frame, FrameDecoder, FrameError, HeaderError, ProxyHeader, Request, RequestHeader, ResponseCode,
+    Decoded, Encoder, Frame, FrameDecoder, FrameError, HeaderError, Request, RequestHeader, ResponseCode,
     ResponseHeader, SerializeType,
 };
 
-/// One connection's decoder and what it has received and not consumed.
+/// One connection's doors, then its decoder, and what it has received and not consumed.
 struct Connection {
-    decoder: FrameDecoder,
+    doors: Doors,
+    decoder: Option<FrameDecoder>,
     buffer: Vec<u8>,
     consumed: usize,
     events: Vec<Event>,
@@ -26,31 +28,49 @@ enum Event {
     Proxy(ProxyHeader),
     Frame { start: usize, serialize_type: SerializeType, header: usize, body: Option<usize> },
     Refused(FrameError),
+    Rejected(DoorError),
 }
 
 impl Connection {
     fn new() -> Self {
-        let decoder = FrameDecoder::new();
-        Self { decoder, buffer: Vec::new(), consumed: 0, events: Vec::new() }
+        Self { doors: any_doors(), decoder: None, buffer: Vec::new(), consumed: 0, events: Vec::new() }
     }
 
     fn receive(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
-        while !matches!(self.events.last(), Some(Event::Refused(_))) {
-            let (event, consumed) = match self.decoder.decode(&self.buffer, &Limits::default()) {
-                Ok(Decoded::Frame(frame)) => {
-                    let Frame { serialize_type, header, body, consumed } = frame;
-                    assert_eq!(8 + header.len() + body.map_or(0, <[u8]>::len), consumed);
-                    let (header, body) = (header.len(), body.map(<[u8]>::len));
-                    (Event::Frame { start: self.consumed, serialize_type, header, body }, consumed)
-                }
-                Ok(Decoded::Proxy(header)) => (Event::Proxy(header), header.consumed),
-                Ok(Decoded::Incomplete) => return,
-                Err(error) => (Event::Refused(error), 0),
-            };
+        while !matches!(self.events.last(), Some(Event::Refused(_) | Event::Rejected(_))) {
+            let Some((event, consumed)) = self.next() else { return };
             self.consumed += consumed;
             self.buffer.drain(..consumed);
             self.events.push(event);
+        }
+    }
+
+    /// What stands at the start of the buffer and how long it is; `None` when it is not whole.
+    fn next(&mut self) -> Option<(Event, usize)> {
+        // The original has no limit of its own for headers.
+        let limits = Limits { header_bytes_max: usize::MAX, ..Limits::default() };
+        let Some(decoder) = &mut self.decoder else {
+            return match self.doors.judge(&self.buffer, &limits) {
+                Ok(DoorVerdict::Incomplete) => None,
+                Ok(DoorVerdict::Proxy(header)) => Some((Event::Proxy(header), header.consumed)),
+                Ok(DoorVerdict::Frames { has_proxy_header }) => {
+                    let decoder = if has_proxy_header { FrameDecoder::new() } else { FrameDecoder::of_connection() };
+                    self.decoder = Some(decoder);
+                    self.next()
+                }
+                Err(error) => Some((Event::Rejected(error), 0)),
+            };
+        };
+        match decoder.decode(&self.buffer, &limits) {
+            Ok(Decoded::Frame(frame)) => {
+                let Frame { serialize_type, header, body, consumed } = frame;
+                assert_eq!(8 + header.len() + body.map_or(0, <[u8]>::len), consumed);
+                let (header, body) = (header.len(), body.map(<[u8]>::len));
+                Some((Event::Frame { start: self.consumed, serialize_type, header, body }, consumed))
+            }
+            Ok(Decoded::Incomplete { .. }) => None,
+            Err(error) => Some((Event::Refused(error), 0)),
         }
     }
 
@@ -141,7 +161,7 @@ fn verdict(connections: &mut HashMap<String, Connection>, step: &Value) -> (Verd
     let start = connection.consumed;
     connection.receive(&input);
     match connection.events.last() {
-        Some(Event::Refused(_)) => (Verdict::Closed, None),
+        Some(Event::Refused(_) | Event::Rejected(_)) => (Verdict::Closed, None),
         Some(&Event::Frame { start: frame_start, serialize_type, header, .. }) if frame_start >= start => {
             let header = &input[frame_start - start + 8..][..header];
             let frame = Frame { serialize_type, header, body: None, consumed: 0 };
@@ -319,4 +339,10 @@ proptest! {
             }
         }
     }
+}
+
+/// The doors for a peer that is trusted.
+fn any_doors() -> Doors {
+    let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+    Doors::new(loopback, &["127.0.0.0/8".parse().expect("a block")])
 }

@@ -6,11 +6,12 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::broker::{Broker, request, route};
 use support::frame::{Client, Received};
 use support::process::{NameServer, Settings};
+use support::unwritable::Unwritable;
 
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -38,6 +39,32 @@ fn a_panic_of_the_writer_ends_the_process(server: &mut NameServer) {
     client.send(&request(99_903, &[]).encode());
     assert!(!matches!(client.receive(Duration::from_secs(5)), Received::Frame(_)), "nothing is acknowledged");
     assert_eq!(server.wait(EXIT_TIMEOUT).expect("it ends").code(), Some(70));
+}
+
+/// The log has this, or will have it when all that was written is collected.
+fn is_said(server: &NameServer, text: &str) {
+    let start = Instant::now();
+    while !server.output().contains(text) {
+        assert!(start.elapsed() < EXIT_TIMEOUT, "no {text:?} in {}", server.output());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a server whose log cannot be written, and lets `test` have it.
+fn without_a_log(start: impl Fn(&Settings) -> NameServer, test: impl Fn(&mut NameServer)) {
+    for why in Unwritable::ALL {
+        let (stderr, _reader) = why.open();
+        println!("{why:?}");
+        test(&mut start(&Settings { stderr: Some(stderr), ..Settings::default() }));
+    }
+}
+
+/// Whatever becomes of the log: the process ends, within the time that it waits for its log and then some.
+fn a_panic_of_the_writer_ends_the_process_soon(server: &mut NameServer) {
+    let start = Instant::now();
+    a_panic_of_the_writer_ends_the_process(server);
+    let lasted = start.elapsed();
+    assert!(lasted < Duration::from_secs(3), "ended after {lasted:?}");
 }
 
 /// Writes that are under way when the end comes are answered or not made; the end is not held up.
@@ -76,12 +103,16 @@ macro_rules! backends {
             use super::*;
 
             fn start() -> NameServer {
+                start_with(&Settings::default())
+            }
+
+            fn start_with(settings: &Settings) -> NameServer {
                 let launch = |home: &std::path::Path, file: &std::path::Path, settings: &Settings| {
                     let mut command = support::ours::launch(home, file, settings);
                     command.args(["--backend", $name]);
                     command
                 };
-                NameServer::start(launch, &Settings::default())
+                NameServer::start(launch, settings)
             }
 
             #[test]
@@ -91,7 +122,20 @@ macro_rules! backends {
 
             #[test]
             fn a_panic_of_the_writer() {
-                a_panic_of_the_writer_ends_the_process(&mut start());
+                let mut server = start();
+                a_panic_of_the_writer_ends_the_process(&mut server);
+                is_said(&server, "the thread writer has panicked; the process ends: injected in the writer");
+                is_said(&server, "thread 'writer' panicked at server/src/");
+            }
+
+            #[test]
+            fn a_panic_of_a_handler_without_a_log() {
+                without_a_log(start_with, |server| a_panic_of_a_handler_costs_one_connection(server));
+            }
+
+            #[test]
+            fn a_panic_of_the_writer_without_a_log() {
+                without_a_log(start_with, a_panic_of_the_writer_ends_the_process_soon);
             }
 
             #[test]

@@ -6,7 +6,7 @@ use anyhow::{bail, ensure};
 use backends::RwLockRegistry;
 use registry_core::{
     Command, LiveKey, Outcome, Reader, Registry, View,
-    query::{self, Heartbeat},
+    query::{self, Heartbeat, TopicNames},
 };
 use server::{
     body::{BodyLimits, parse_register_body},
@@ -73,9 +73,7 @@ fn query_of_route(kind: SerializeType) -> Vec<u8> {
 
 fn header(kind: SerializeType, times: u64) -> anyhow::Result<()> {
     let (bytes, limits) = (query_of_route(kind), Limits::default());
-    let Decoded::Frame(frame) = FrameDecoder::after_detection().decode(&bytes, &limits)? else {
-        bail!("the frame is not whole")
-    };
+    let Decoded::Frame(frame) = FrameDecoder::new().decode(&bytes, &limits)? else { bail!("the frame is not whole") };
     for _ in 0..times {
         let request = Request::decode(black_box(&frame), &limits)?;
         ensure!(request.ext.get("topic").is_some(), "no topic");
@@ -85,7 +83,7 @@ fn header(kind: SerializeType, times: u64) -> anyhow::Result<()> {
 
 fn frame(times: u64) -> anyhow::Result<()> {
     let (bytes, limits) = (query_of_route(SerializeType::Json), Limits::default());
-    let mut decoder = FrameDecoder::after_detection();
+    let mut decoder = FrameDecoder::new();
     for _ in 0..times {
         let decoded = decoder.decode(black_box(&bytes), &limits)?;
         ensure!(matches!(decoded, Decoded::Frame(_)), "the frame is not whole");
@@ -162,13 +160,11 @@ fn wipe(times: u64) -> anyhow::Result<()> {
 fn topic_list(times: u64) -> anyhow::Result<()> {
     let worlds = (0..WORLDS).map(|_| World::<RwLockRegistry>::new(TOPICS, 2)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut readers: Vec<_> = worlds.iter().map(|world| world.registry.reader()).collect();
-    let mut out = Vec::new();
+    let mut names = TopicNames::default();
     for turn in 0..times as usize {
-        readers[turn % WORLDS].read(|view| {
-            out.clear();
-            query::all_topics(view, &mut out)
-        });
-        ensure!(out.len() > TOPICS, "{} bytes are no list", out.len());
+        readers[turn % WORLDS].scan(|view| query::all_topics(view, &mut names));
+        let list = names.to_list();
+        ensure!(list.len() > TOPICS, "{} bytes are no list", list.len());
     }
     Ok(())
 }

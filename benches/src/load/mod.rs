@@ -273,7 +273,7 @@ mod tests {
                 while let Ok(read @ 1..) = stream.read(&mut chunk) {
                     input.extend_from_slice(&chunk[..read]);
                     let mut answers = Vec::new();
-                    while let Ok(Decoded::Frame(frame)) = FrameDecoder::after_detection().decode(&input, &limits) {
+                    while let Ok(Decoded::Frame(frame)) = FrameDecoder::new().decode(&input, &limits) {
                         let request = Request::decode(&frame, &limits).unwrap();
                         let mut answer = Vec::new();
                         let mark = encoder.begin_success(&mut answer, request.opaque);

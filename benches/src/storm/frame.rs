@@ -91,7 +91,7 @@ mod tests {
         frame.set_version(version);
         frame.set_opaque(version);
         let limits = Limits::default();
-        let decoded = FrameDecoder::after_detection().decode(&frame.bytes, &limits).unwrap();
+        let decoded = FrameDecoder::new().decode(&frame.bytes, &limits).unwrap();
         let Decoded::Frame(cut) = decoded else { panic!("{decoded:?}") };
         assert_eq!(cut.consumed, frame.bytes.len());
         let request = Request::decode(&cut, &limits).unwrap();

@@ -16,7 +16,7 @@ pub(crate) fn answer_each(mut stream: TcpStream, mut answer: impl FnMut(i32) -> 
     let (mut input, mut chunk) = (Vec::new(), [0; 4096]);
     while let Ok(read @ 1..) = stream.read(&mut chunk) {
         input.extend_from_slice(&chunk[..read]);
-        while let Ok(Decoded::Frame(frame)) = FrameDecoder::after_detection().decode(&input, &limits) {
+        while let Ok(Decoded::Frame(frame)) = FrameDecoder::new().decode(&input, &limits) {
             let opaque = Request::decode(&frame, &limits).unwrap().opaque;
             let consumed = frame.consumed;
             input.drain(..consumed);

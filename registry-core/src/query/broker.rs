@@ -26,6 +26,12 @@ pub fn heartbeat(root: &Root, key: &LiveKey, now: Millis) -> Heartbeat {
     }
 }
 
+/// A registration has arrived over this connection. If it is the one that carries the broker, that counts as a heartbeat,
+/// however long the registration itself will wait; says whether it did. (A broker that is being removed registers anew.)
+pub fn arrival(root: &Root, key: &LiveKey, connection: ConnectionId, now: Millis) -> bool {
+    root.live(key).is_some_and(|record| record.connection == connection && record.pulse.beat(now))
+}
+
 /// Answer to a question for a broker's data version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerVersion {

@@ -1,4 +1,7 @@
 //! Clusters and their brokers: `GET_BROKER_CLUSTER_INFO` (106), `GET_SYSTEM_TOPIC_LIST_FROM_NS` (304).
+//!
+//! Both need the root alone: whoever has a share in it ([`View::share_root`](crate::View::share_root)) writes them without a
+//! guard.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,7 @@
 //! Lists of topics: 206, 224, 311, 312, 313.
+//!
+//! A list is made in two steps: a query collects the names from one state, as they come; what takes long, to sort and to
+//! encode them, follows when the query has returned.
 
 use crate::{Entry, QueueSettings, Root, Stale, View, json::write_string, mutant};
 
@@ -25,61 +28,118 @@ impl UnitTopics {
     }
 }
 
-/// Writes the names of all topics (`GET_ALL_TOPIC_LIST_FROM_NAMESERVER`, 206).
+/// The names of topics, as a query has collected them: one after the other in one piece of text.
+#[derive(Clone, Debug, Default)]
+pub struct TopicNames {
+    text: String,
+    /// Where each name ends.
+    ends: Vec<usize>,
+}
+
+impl TopicNames {
+    /// Room for so many names that have so many bytes together: with enough of it nothing is allocated while they are
+    /// collected.
+    pub fn with_capacity(names: usize, bytes: usize) -> Self {
+        Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(names) }
+    }
+
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Says whether there is no name.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all names.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The body of an answer with these names, sorted (`TopicList`).
+    ///
+    /// Cost: O(T log T) in their number.
+    pub fn to_list(&self) -> Vec<u8> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let mut names: Vec<&str> = starts.zip(&self.ends).map(|(start, &end)| &self.text[start..end]).collect();
+        names.sort_unstable();
+        // Two quotes and a comma for each; what has to be escaped makes it grow.
+        let mut out = Vec::with_capacity(LIST_START.len() + self.text.len() + 3 * names.len() + 2);
+        out.extend_from_slice(LIST_START);
+        write_names(&mut out, names.into_iter());
+        out.push(b'}');
+        out
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, name: &str) {
+        self.text.push_str(name);
+        self.ends.push(self.text.len());
+    }
+}
+
+const LIST_START: &[u8] = b"{\"topicList\":";
+
+/// Collects the names of all topics (`GET_ALL_TOPIC_LIST_FROM_NAMESERVER`, 206) in the place of what `names` held.
 ///
-/// Cost: O(T log T) in the number of topics.
+/// Cost: O(T) in the number of topics: a copy of each name.
 ///
 /// # Errors
 /// [`Stale`], for the strategy.
-pub fn all_topics(view: &impl View, out: &mut Vec<u8>) -> Result<(), Stale> {
-    write_topics(view, out, |root, entry| {
+pub fn all_topics(view: &impl View, names: &mut TopicNames) -> Result<(), Stale> {
+    collect(view, names, |root, entry| {
         let counts = |group| root.group(group).is_some() || mutant::is("lists.topics_of_the_dead");
         entry.slots.iter().any(|slot| counts(slot.group))
     })
 }
 
-/// Writes the names of the topics that a cluster serves (`GET_TOPICS_BY_CLUSTER`, 224); none for an unknown cluster.
+/// Collects the names of the topics that a cluster serves (`GET_TOPICS_BY_CLUSTER`, 224); none for an unknown cluster.
 ///
-/// Cost: O(T log T) in the number of topics.
+/// Cost: O(T) in the number of topics; O(1) for an unknown cluster.
 ///
 /// # Errors
 /// [`Stale`], for the strategy.
-pub fn topics_of_cluster(view: &impl View, cluster: &str, out: &mut Vec<u8>) -> Result<(), Stale> {
+pub fn topics_of_cluster(view: &impl View, cluster: &str, names: &mut TopicNames) -> Result<(), Stale> {
     let root = view.root();
-    let clusters = root.clusters();
-    let names = clusters.binary_search_by(|(name, _)| (**name).cmp(cluster)).map_or(&[][..], |at| &clusters[at].1);
-    let mut groups: Vec<u32> = names.iter().filter_map(|name| root.group_index(name)).collect();
+    let mut groups: Vec<u32> =
+        root.groups_of_cluster(cluster).iter().filter_map(|name| root.group_index(name)).collect();
+    if groups.is_empty() {
+        names.clear();
+        return Ok(());
+    }
     groups.sort_unstable();
-    write_topics(view, out, |_, entry| entry.slots.iter().any(|slot| groups.binary_search(&slot.group).is_ok()))
+    collect(view, names, |_, entry| entry.slots.iter().any(|slot| groups.binary_search(&slot.group).is_ok()))
 }
 
-/// Writes the names of topics by their unit flags (311, 312, 313).
+/// Collects the names of topics by their unit flags (311, 312, 313).
 ///
 /// The original looks at the flags of one group of the topic, whichever comes first; here it is the first by name.
-/// Cost: O(T log T) in the number of topics.
+/// Cost: O(T) in the number of topics.
 ///
 /// # Errors
 /// [`Stale`], for the strategy.
-pub fn unit_topics(view: &impl View, which: UnitTopics, out: &mut Vec<u8>) -> Result<(), Stale> {
-    write_topics(view, out, |root, entry| {
+pub fn unit_topics(view: &impl View, which: UnitTopics, names: &mut TopicNames) -> Result<(), Stale> {
+    collect(view, names, |root, entry| {
         let mut served = entry.slots.iter().filter_map(|slot| root.group(slot.group)?.setting(slot.setting));
         served.next().is_some_and(|setting| which.has(setting.settings))
     })
 }
 
-fn write_topics(view: &impl View, out: &mut Vec<u8>, has: impl Fn(&Root, &Entry) -> bool) -> Result<(), Stale> {
+/// Runs under whatever guard the strategy has: it copies, and does nothing else.
+fn collect(view: &impl View, names: &mut TopicNames, has: impl Fn(&Root, &Entry) -> bool) -> Result<(), Stale> {
+    names.clear();
     let root = view.root();
-    let mut names: Vec<Box<str>> = Vec::new();
     view.for_each_topic(|name, entry| {
         if has(root, entry) {
-            names.push(name.into());
+            names.push(name);
         }
-    })?;
-    names.sort_unstable();
-    out.extend_from_slice(b"{\"topicList\":");
-    write_names(out, names.iter().map(|name| &**name));
-    out.push(b'}');
-    Ok(())
+    })
 }
 
 /// Writes a list of strings.
@@ -92,4 +152,28 @@ pub(super) fn write_names<'a>(out: &mut Vec<u8>, names: impl Iterator<Item = &'a
         write_string(out, name);
     }
     out.push(b']');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TopicNames;
+
+    #[test]
+    fn names_are_sorted_and_escaped() {
+        let mut names = TopicNames::with_capacity(4, 16);
+        assert_eq!(names.to_list(), b"{\"topicList\":[]}");
+        for name in ["b", "", "a\"b", "é", "a"] {
+            names.push(name);
+        }
+        assert_eq!(names.to_list(), "{\"topicList\":[\"\",\"a\",\"a\\\"b\",\"b\",\"é\"]}".as_bytes());
+        assert_eq!((names.len(), names.bytes(), names.is_empty()), (5, 7, false));
+    }
+
+    #[test]
+    fn a_list_takes_no_more_memory_than_it_has_bytes() {
+        let mut names = TopicNames::default();
+        (0..1_000).for_each(|number| names.push(&format!("orders-{number}")));
+        let list = names.to_list();
+        assert!(list.capacity() - list.len() <= 1, "{} bytes for {}", list.capacity(), list.len());
+    }
 }

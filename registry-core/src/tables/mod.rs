@@ -65,6 +65,8 @@ pub(crate) struct Delta {
     pub(crate) live: BTreeSet<LiveKey>,
     /// Clusters that came, changed or went.
     pub(crate) clusters: BTreeSet<Name>,
+    /// Whether a list of topics changed, for another reason than that a group came or died.
+    pub(crate) topic_lists: bool,
 }
 
 impl Delta {
@@ -214,6 +216,9 @@ impl Tables {
         {
             return false;
         }
+        let listed_as = |setting: QueueSettings| setting.topic_sys_flag;
+        let former = held.map(|held| listed_as(self.groups.at(group).setting(held.setting)));
+        self.delta.topic_lists |= former != Some(listed_as(settings));
         let (setting, is_new_setting) = self.groups.at_mut(group).take_setting(settings);
         match held {
             Some(held) => self.groups.at_mut(group).release_setting(held.setting),
@@ -248,6 +253,8 @@ impl Tables {
         }
         for slot in &removed.slots {
             let group = self.groups.at_mut(slot.group);
+            // What the dead leave behind is in no list.
+            self.delta.topic_lists |= !group.is_dead();
             group.release_setting(slot.setting);
             self.ledger.release(group.account, weight::slot());
         }

@@ -62,10 +62,9 @@ impl Tables {
             self.touch_members(index, Some(&key));
         }
 
-        let registered = Registered { master: self.master_of(index, registration) };
         let mut applied = Applied::new(match left_out.into_reason() {
-            None => Outcome::Registered(registered),
-            Some((left_out, refusal)) => Outcome::RegisteredInPart { registered, left_out, refusal },
+            None => Outcome::Registered(Registered { master: self.master_of(index, registration) }),
+            Some((left_out, refusal)) => Outcome::RegisteredInPart { left_out, refusal },
         });
         if registration.broker_id < before.min_id {
             let ha_broker_addr = registration.ha_addr.clone();

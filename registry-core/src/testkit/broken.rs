@@ -54,6 +54,10 @@ impl View for TornView<'_> {
         &self.root
     }
 
+    fn share_root(&self) -> Arc<Root> {
+        Arc::clone(&self.root)
+    }
+
     fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
         Ok(f(lock(&self.registry.topics).get(topic)))
     }

@@ -189,7 +189,7 @@ pub fn registration() -> impl Strategy<Value = Registration> {
 
 /// A connection comes from one of two sources.
 fn source_of(connection: u64) -> Source {
-    super::fixture::source(if connection % 2 == 0 { 1 } else { 2 })
+    super::fixture::source(if connection.is_multiple_of(2) { 1 } else { 2 })
 }
 
 /// A hash of all that a broker sends.

@@ -2,7 +2,8 @@
 //!
 //! After every step:
 //! 1. the changes that were derived, applied one after the other, give the state that is made from scratch;
-//! 2. the strategy's reader, the routes that it keeps, the state from scratch and the model answer every [`Probe`] alike;
+//! 2. the strategy's reader, the routes and lists that it keeps, the state from scratch and the model answer every [`Probe`]
+//!    alike;
 //! 3. the tables agree with themselves and keep within their limits ([`Tables::check`]).
 //!
 //! A refused registration changes nothing. What the short cut for unchanged registrations answers is what the writer
@@ -17,7 +18,7 @@ use super::{Model, Probe, ScratchView, generate, generate::Step};
 use crate::{
     Applied, Command, Image, LiveKey, Millis, Outcome, Publisher, Reader, Registration, Registry, Stale, TableLimits,
     Tables, View,
-    query::{self, Heartbeat, RouteCache},
+    query::{self, Heartbeat, ListCache, RouteCache},
 };
 
 /// The configuration of a state machine test: `PROPTEST_CASES` runs, or 256; what failed once is kept beside the test
@@ -68,6 +69,7 @@ struct Machine<R: Registry> {
     publisher: R::Publisher,
     reader: R::Reader,
     routes: RouteCache,
+    lists: ListCache,
     model: Option<Model>,
     probes: Vec<Probe>,
     registrations: Vec<Registration>,
@@ -86,6 +88,7 @@ impl<R: Registry> Machine<R> {
             publisher,
             reader,
             routes: RouteCache::new(),
+            lists: ListCache::new(),
             model: None,
             probes: generate::probes(),
             registrations: Vec::new(),
@@ -246,6 +249,11 @@ impl<R: Registry> Machine<R> {
                 });
                 let kept = if is_found { String::from_utf8_lossy(&out) } else { "none".into() };
                 assert_eq!(kept, answer, "the kept route of {probe:?}");
+            }
+            if let Some(list) = probe.list() {
+                // Time stands still, so that every list is kept for as long as it may be.
+                let kept = self.lists.get(&mut self.reader, list, Millis(0), Millis(0));
+                assert_eq!(String::from_utf8_lossy(&kept), answer, "the kept list of {probe:?}");
             }
             if let Some(model) = &self.model {
                 assert_eq!(answer, model.ask(probe), "the tables answer {probe:?} otherwise than the model");

@@ -1,6 +1,9 @@
 //! Every query of the protocol as a value, so that one list of questions can be put to several views.
 
-use crate::{DataVersion, KeyStyle, LiveKey, Millis, Name, Stale, View, query};
+use crate::{
+    DataVersion, KeyStyle, LiveKey, Millis, Name, Stale, View,
+    query::{self, List, TopicNames},
+};
 
 /// A question to one state of the registry. Asking changes nothing: what counts as a heartbeat is asked at time 0.
 #[derive(Clone, Debug)]
@@ -53,10 +56,10 @@ impl Probe {
                 }
             }
             Self::ClusterInfo => query::cluster_info(view.root(), &mut out),
-            Self::AllTopics => query::all_topics(view, &mut out)?,
-            Self::TopicsOfCluster(cluster) => query::topics_of_cluster(view, cluster, &mut out)?,
+            Self::AllTopics => out = listed(|names| query::all_topics(view, names))?,
+            Self::TopicsOfCluster(cluster) => out = listed(|names| query::topics_of_cluster(view, cluster, names))?,
             Self::SystemTopics => query::system_topics(view.root(), &mut out),
-            Self::UnitTopics(which) => query::unit_topics(view, *which, &mut out)?,
+            Self::UnitTopics(which) => out = listed(|names| query::unit_topics(view, *which, names))?,
             Self::MemberGroup(cluster, name) => {
                 query::member_group(view.root(), cluster.as_deref(), name.as_deref(), &mut out);
             }
@@ -66,6 +69,18 @@ impl Probe {
             }
         }
         Ok(String::from_utf8(out).expect("answers are UTF-8"))
+    }
+
+    /// The list that the question is about, if it is one that is kept.
+    pub fn list(&self) -> Option<List> {
+        match self {
+            Self::ClusterInfo => Some(List::ClusterInfo),
+            Self::AllTopics => Some(List::AllTopics),
+            Self::TopicsOfCluster(cluster) => Some(List::TopicsOfCluster(cluster.clone())),
+            Self::SystemTopics => Some(List::SystemTopics),
+            Self::UnitTopics(which) => Some(List::UnitTopics(*which)),
+            _ => None,
+        }
     }
 
     /// The query of a 105.
@@ -79,4 +94,10 @@ impl Probe {
             order_conf: order_conf.as_deref(),
         })
     }
+}
+
+fn listed(collect: impl FnOnce(&mut TopicNames) -> Result<(), Stale>) -> Result<Vec<u8>, Stale> {
+    let mut names = TopicNames::default();
+    collect(&mut names)?;
+    Ok(names.to_list())
 }

@@ -49,6 +49,10 @@ impl View for ScratchView {
         &self.root
     }
 
+    fn share_root(&self) -> Arc<Root> {
+        Arc::clone(&self.root)
+    }
+
     fn with_topic<R>(&self, topic: &str, f: impl FnOnce(Option<&Entry>) -> R) -> Result<R, Stale> {
         Ok(f(self.topics.get(topic)))
     }

@@ -279,8 +279,7 @@ impl Connection {
         loop {
             let frame = match FrameDecoder::new().decode(&self.received, &self.limits) {
                 Ok(Decoded::Frame(frame)) => frame,
-                Ok(Decoded::Incomplete) => return Ok(None),
-                Ok(Decoded::Proxy(_)) => return Err(invalid("a proxy header".into())),
+                Ok(Decoded::Incomplete { .. }) => return Ok(None),
                 Err(error) => return Err(invalid(error.to_string())),
             };
             let header = Request::decode(&frame, &self.limits).map_err(|error| invalid(error.to_string()))?;

@@ -11,18 +11,24 @@ use super::{
     BodyError, BodyLimits, Excerpt, check_count, check_name, parse_whole,
     register::{Parser, last_of_each_mapping, last_of_each_topic},
 };
-use crate::json;
+use crate::{json, remoting::codes::VERSION_5_0_0};
 
-/// First version whose compressed body has mappings at its end (`MQVersion.Version.V5_0_0`).
-const VERSION_OF_MAPPINGS: i32 = 413;
 /// Bytes to inflate at a time.
 const CHUNK: usize = 32 << 10;
 /// Compressed bytes that a usual topic takes.
 const TOPIC_BYTES: usize = 16;
 
 /// Says whether these are the first bytes of a zlib stream as Java writes it. No JSON starts with an `x`.
-pub(super) fn is_zlib(body: &[u8]) -> bool {
+pub(crate) fn is_zlib(body: &[u8]) -> bool {
     matches!(*body, [0x78, flags, ..] if u16::from_be_bytes([0x78, flags]).is_multiple_of(31))
+}
+
+/// How many times longer a compressed registration of a broker is when it is inflated, at most.
+const INFLATED_TIMES: usize = 16;
+
+/// Bytes of a body, inflated as an honest one would be.
+pub(crate) fn likely_bytes(body: &[u8]) -> usize {
+    if is_zlib(body) { body.len().saturating_mul(INFLATED_TIMES) } else { body.len() }
 }
 
 /// Parses a compressed registration. What follows the last part is not looked at.
@@ -41,7 +47,7 @@ pub(super) fn parse_compressed(body: &[u8], version: i32, parser: Parser<'_>) ->
         Err(BodyError::Json(_)) => Some(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mappings = if version >= VERSION_OF_MAPPINGS { read_mappings(&mut parts, parser)? } else { Vec::new() };
+    let mappings = if version >= VERSION_5_0_0 { read_mappings(&mut parts, parser)? } else { Vec::new() };
     Ok(RegisterBody { data_version, topics: Some(topics), mappings, filter_servers })
 }
 

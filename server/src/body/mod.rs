@@ -7,6 +7,7 @@ mod register;
 mod route;
 mod version;
 
+pub(crate) use compressed::{is_zlib, likely_bytes};
 pub use register::parse_register_body;
 pub use route::parse_topic_route;
 pub use version::{parse_data_version, write_data_version};

@@ -11,10 +11,11 @@ use super::{
     parse_whole, read_name,
     version::{read_data_version, version_of_now},
 };
-use crate::json::{Kind, Plain, Reader};
+use crate::{
+    json::{Kind, Plain, Reader},
+    remoting::codes::VERSION_3_0_11,
+};
 
-/// First version whose body is more than the topic table (`MQVersion.Version.V3_0_11`).
-const VERSION_OF_NEW_BODY: i32 = 37;
 /// Value of `scope` where a mapping has none (`MixAll.METADATA_SCOPE_GLOBAL`).
 const SCOPE_GLOBAL: &str = "__global__";
 
@@ -39,7 +40,7 @@ pub fn parse_register_body(
     if version < 0 {
         return Err(BodyError::NegativeVersion(version));
     }
-    let is_new = version >= VERSION_OF_NEW_BODY;
+    let is_new = version >= VERSION_3_0_11;
     let Some(body) = body.filter(|body| !body.is_empty()) else {
         return Ok(RegisterBody {
             data_version: version_of_now(0),

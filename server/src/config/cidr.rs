@@ -44,7 +44,12 @@ impl FromStr for Cidr {
         let address: IpAddr = address.parse().map_err(|_| NotACidr)?;
         let width = bits(address).1;
         let prefix = prefix.unwrap_or(width);
-        if prefix > width { Err(NotACidr) } else { Ok(Self { address, prefix }) }
+        match address.to_canonical() {
+            _ if prefix > width => Err(NotACidr),
+            // IPv4 in IPv6 form: the addresses that are asked for are compared as IPv4.
+            mapped @ IpAddr::V4(_) if width == 128 && prefix >= 96 => Ok(Self { address: mapped, prefix: prefix - 96 }),
+            _ => Ok(Self { address, prefix }),
+        }
     }
 }
 
@@ -65,6 +70,9 @@ mod tests {
             ("127.0.0.0/8", "128.0.0.1", false),
             ("127.0.0.0/8", "::ffff:127.0.0.1", true),
             ("127.0.0.0/8", "::1", false),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "::ffff:10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "11.1.2.3", false),
             ("10.1.2.3", "10.1.2.3", true),
             ("10.1.2.3", "10.1.2.2", false),
             ("10.1.2.3/31", "10.1.2.2", true),

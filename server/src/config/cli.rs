@@ -4,11 +4,15 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser};
 
 use crate::backend;
 
+use super::keys::shown;
 use super::{Environment, Loaded, Warning, load};
+
+/// How many of the words that are passed over a warning names.
+const WORDS_SHOWN_MAX: usize = 8;
 
 /// Done as asked.
 pub const EXIT_OK: u8 = 0;
@@ -19,7 +23,7 @@ pub const EXIT_FAILED: u8 = 255;
 
 /// The options.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
-#[command(name = "mqnamesrv", about = "A wire-compatible RocketMQ name server.")]
+#[command(name = "mqnamesrv", about = "A wire-compatible RocketMQ name server.", infer_long_args = true)]
 pub struct Cli {
     /// Name server configuration, a Java properties file. Updates over the network are stored in it
     #[arg(short = 'c', long = "configFile", value_name = "FILE")]
@@ -30,6 +34,9 @@ pub struct Cli {
     /// Print every configuration item and exit
     #[arg(short = 'p', long = "printConfigItem")]
     pub print_config_item: bool,
+    /// Words such as `start` or `key=value`, which the original ignores.
+    #[arg(hide = true)]
+    pub words: Vec<OsString>,
     /// Lock strategy of the registry
     #[cfg(feature = "all-backends")]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(backend::NAMES), default_value = backend::DEFAULT)]
@@ -57,6 +64,7 @@ impl Cli {
     }
 
     /// Reads the command line; the first argument is the name of the program. `version` follows it in `--version`.
+    /// As in the original, a long option may be cut short or have one dash, and other words are passed over.
     ///
     /// # Errors
     ///
@@ -65,7 +73,11 @@ impl Cli {
     where
         A: IntoIterator<Item: Into<OsString> + Clone>,
     {
-        let parsed = Self::command().version(version).try_get_matches_from(arguments);
+        let mut command = Self::command().version(version);
+        command.build();
+        let longs: Vec<_> = command.get_arguments().filter_map(Arg::get_long).map(str::to_owned).collect();
+        let arguments = arguments.into_iter().map(|argument| with_two_dashes(argument.into(), &longs));
+        let parsed = command.try_get_matches_from(arguments);
         parsed.and_then(|matches| Self::from_arg_matches(&matches)).map_err(|error| {
             let text = error.render().to_string();
             match error.use_stderr() {
@@ -81,13 +93,29 @@ impl Cli {
     ///
     /// The configuration cannot be loaded, or `-p` was given.
     pub fn load(&self, environment: &Environment) -> Result<Loaded, Exit> {
-        let loaded = load(self.config_file.as_deref(), environment).map_err(|error| Exit {
+        let mut loaded = load(self.config_file.as_deref(), environment).map_err(|error| Exit {
             code: EXIT_FAILED,
             stdout: String::new(),
             stderr: format!("{error}\n"),
         })?;
+        if !self.words.is_empty() {
+            let words = self.words.iter().take(WORDS_SHOWN_MAX).map(|word| shown(&word.to_string_lossy())).collect();
+            loaded.warnings.push(Warning::Words { words });
+        }
         if self.print_config_item { Err(printed(&loaded)) } else { Ok(loaded) }
     }
+}
+
+/// Java's library takes `-configFile` for `--configFile`, and clap for `-c onfigFile`.
+fn with_two_dashes(argument: OsString, longs: &[String]) -> OsString {
+    let name = argument.to_str().and_then(|text| text.strip_prefix('-')).and_then(|text| text.split('=').next());
+    let is_long = |name: &str| name.len() > 1 && longs.iter().any(|long| long.starts_with(name));
+    if !name.is_some_and(is_long) {
+        return argument;
+    }
+    let mut long = OsString::from("-");
+    long.push(argument);
+    long
 }
 
 impl Loaded {
@@ -122,16 +150,26 @@ mod tests {
             config_file: Some("f.properties".into()),
             namesrv_addr: Some("a:1;b:2".into()),
             print_config_item: true,
+            words: vec![],
             #[cfg(feature = "all-backends")]
             backend: backend::DEFAULT.to_owned(),
         };
         assert_eq!(parse(&["-c", "f.properties", "-n", "a:1;b:2", "-p"]), Ok(expected.clone()));
         let long = ["--configFile", "f.properties", "--namesrvAddr", "a:1;b:2", "--printConfigItem"];
-        assert_eq!(parse(&long), Ok(expected));
+        assert_eq!(parse(&long), Ok(expected.clone()));
+        // As Java's library reads them.
+        for odd in [
+            &["-configFile", "f.properties", "-namesrvAddr=a:1;b:2", "-printConfigItem"][..],
+            &["--config", "f.properties", "--namesrv", "a:1;b:2", "--print"],
+            &["-cf.properties", "-n=a:1;b:2", "-p"],
+        ] {
+            assert_eq!(parse(odd), Ok(expected.clone()), "{odd:?}");
+        }
         let nothing = Cli {
             config_file: None,
             namesrv_addr: None,
             print_config_item: false,
+            words: vec![],
             #[cfg(feature = "all-backends")]
             backend: backend::DEFAULT.to_owned(),
         };
@@ -149,11 +187,36 @@ mod tests {
             let exit = parse(&[option]).unwrap_err();
             assert_eq!((exit.code, exit.stdout.as_str()), (EXIT_OK, "mqnamesrv 1.2.3 (rwlock)\n"));
         }
-        for arguments in [&["-x"][..], &["--nothing"], &["-c"], &["file"]] {
+        for arguments in [&["-x"][..], &["--nothing"], &["-c"], &["start", "-x"], &["-Dlisten=1"]] {
             let exit = parse(arguments).unwrap_err();
             assert_eq!((exit.code, exit.stdout.as_str()), (EXIT_USAGE, ""), "{arguments:?}");
             assert!(exit.stderr.contains("--help"), "{}", exit.stderr);
         }
+    }
+
+    #[test]
+    fn words_are_passed_over_wherever_they_stand() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("n.properties");
+        fs::write(&file, "listenPort=1\n").unwrap();
+        let file = file.to_str().unwrap();
+        for arguments in [
+            &["start", "listenPort=2", "-c", file][..],
+            &["-c", file, "start", "listenPort=2"],
+            &["start", "-c", file, "listenPort=2"],
+            &["-c", file, "--", "start", "listenPort=2"],
+        ] {
+            let loaded = parse(arguments).unwrap().load(&Environment::for_tests()).unwrap();
+            assert_eq!(loaded.settings.config().listen_port, 1, "{arguments:?}");
+            let words = vec!["start".to_owned(), "listenPort=2".to_owned()];
+            assert_eq!(loaded.warnings, [Warning::Words { words }], "{arguments:?}");
+        }
+        let many = vec!["word\n"; 100];
+        let loaded = parse(&many).unwrap().load(&Environment::for_tests()).unwrap();
+        let text = loaded.warnings[0].to_string();
+        assert!(text.len() < 200 && !text.contains('\n'), "{text}");
+        let help = parse(&["-h"]).unwrap_err().stdout;
+        assert!(!help.to_lowercase().contains("words"), "{help}");
     }
 
     #[test]

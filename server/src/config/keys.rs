@@ -47,7 +47,9 @@ pub enum Kind {
     Text,
     /// Any text but none.
     Name,
-    /// CIDR blocks, separated by commas.
+    /// A host name or an address, IPv6 with or without brackets.
+    Host,
+    /// CIDR blocks, separated by commas. They say who is trusted, so no update over the network changes them.
     Cidrs,
     /// `JSON` or `ROCKETMQ`.
     SerializeType,
@@ -80,7 +82,7 @@ pub enum Value {
     Flag(bool),
     /// Of [`Kind::Number`].
     Number(i64),
-    /// Of [`Kind::Text`] and [`Kind::Name`].
+    /// Of [`Kind::Text`], [`Kind::Name`] and, without brackets, [`Kind::Host`].
     Text(String),
     /// Of [`Kind::Cidrs`].
     Cidrs(Vec<Cidr>),
@@ -106,13 +108,14 @@ pub fn find(name: &str) -> Option<&'static Key> {
 }
 
 impl Key {
-    /// Reads a value. Blanks around it are not removed: the original takes a number with a blank for no number, so it
-    /// never had an effect.
+    /// Reads a value. Blanks around it are removed: nobody sees them in a file, and none of our keys needs them.
     ///
     /// # Errors
     ///
     /// It is not of the kind, or out of the range, of this key.
     pub fn parse(&self, text: &str) -> Result<Value, ValueError> {
+        let given = text;
+        let text = given.trim();
         let value = match &self.kind {
             Kind::Flag if text.eq_ignore_ascii_case("true") => Some(Value::Flag(true)),
             Kind::Flag if text.eq_ignore_ascii_case("false") => Some(Value::Flag(false)),
@@ -120,10 +123,13 @@ impl Key {
             Kind::Number(range) => text.parse().ok().filter(|number| range.contains(number)).map(Value::Number),
             Kind::Text => Some(Value::Text(text.to_owned())),
             Kind::Name => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
+            Kind::Host => {
+                Some(without_brackets(text)).filter(|host| !host.is_empty()).map(|host| Value::Text(host.to_owned()))
+            }
             Kind::Cidrs => cidrs(text).map(Value::Cidrs),
             Kind::SerializeType => SerializeType::from_name(text).map(Value::SerializeType),
         };
-        value.ok_or_else(|| ValueError { key: self.name, value: shown(text), expected: self.kind.to_string() })
+        value.ok_or_else(|| ValueError { key: self.name, value: shown(given), expected: self.kind.to_string() })
     }
 
     pub(super) fn default_text(&self, environment: &Environment) -> Option<String> {
@@ -143,8 +149,13 @@ pub(super) fn shown(text: &str) -> String {
     }
 }
 
+/// A host name has none, so what stands in brackets is an IPv6 address.
+fn without_brackets(text: &str) -> &str {
+    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text)
+}
+
 fn cidrs(text: &str) -> Option<Vec<Cidr>> {
-    if text.trim().is_empty() {
+    if text.is_empty() {
         return Some(Vec::new());
     }
     text.split(',').map(|block| block.trim().parse().ok()).collect()
@@ -157,6 +168,7 @@ impl fmt::Display for Kind {
             Self::Number(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
             Self::Text => f.write_str("a text"),
             Self::Name => f.write_str("a text of at least one letter"),
+            Self::Host => f.write_str("a host name or an address"),
             Self::Cidrs => f.write_str("a list of addresses or CIDR blocks, separated by commas"),
             Self::SerializeType => f.write_str("JSON or ROCKETMQ"),
         }
@@ -203,12 +215,13 @@ pub static KEYS: &[Key] = &[
     flag(Namesrv, "enableAllTopicList", "true", Live(LiveKey::EnableAllTopicList)),
     flag(Namesrv, "enableTopicList", "true", Live(LiveKey::EnableTopicList)),
     flag(Namesrv, "notifyMinBrokerIdChanged", "false", Live(LiveKey::NotifyMinBrokerIdChanged)),
+    // On, it stops the start, see `Conflict::NoController`.
     flag(Namesrv, "enableControllerInNamesrv", "false", Ignored),
     flag(Namesrv, "needWaitForService", "false", Live(LiveKey::NeedWaitForService)),
     number(Namesrv, "waitSecondsForService", "45", 0..=INT_MAX, Live(LiveKey::WaitSecondsForService)),
     flag(Namesrv, "deleteTopicWithBrokerRegistration", "false", Live(LiveKey::DeleteTopicWithBrokerRegistration)),
     text(Namesrv, "configBlackList", Fixed("configBlackList;configStorePath;kvConfigPath"), Restart),
-    name(NettyServer, "bindAddress", Fixed("0.0.0.0"), Restart),
+    Key { name: "bindAddress", group: NettyServer, kind: Kind::Host, default: Fixed("0.0.0.0"), effect: Restart },
     // 0 takes any free port.
     number(NettyServer, "listenPort", "9876", 0..=65_535, Restart),
     number(NettyServer, "serverWorkerThreads", "8", 0..=INT_MAX, Ignored),
@@ -262,6 +275,37 @@ pub static KEYS: &[Key] = &[
         default: Fixed("127.0.0.0/8,::1/128"),
         effect: Restart,
     },
+    // Connections; 0 takes what the limit of open files leaves, but at most 65,536.
+    number(Own, "maxConnections", "0", 0..=10_000_000, Restart),
+    // Connections of one source address; 0 for no limit of its own: clients behind one NAT share an address.
+    number(Own, "maxConnectionsPerIp", "0", 0..=10_000_000, Restart),
+    // Bytes that peers may hold under way: frames, bodies, answers. At least four of the longest frames
+    // (see `FRAMES_IN_MEMORY_MIN`), to which the default is raised.
+    number(Own, "memoryBytesMax", "268435456", 1 << 20..=1 << 40, Restart),
+    // Bytes of the longest header, which is parsed on a thread that serves lookups; no more than a frame may have, to
+    // which the default is lowered.
+    number(Own, "headerBytesMax", "65536", 1_024..=16_777_215, Restart),
+    // Who may say in a PROXY header for whom it speaks: loopback, private (RFC 1918, RFC 4193) and link-local ranges,
+    // where load balancers stand.
+    Key {
+        name: "proxyProtocolTrusted",
+        group: Own,
+        kind: Kind::Cidrs,
+        default: Fixed("127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,fc00::/7,fe80::/10"),
+        effect: Restart,
+    },
+    // Milliseconds in which connections are drained at the end.
+    number(Own, "drainTimeoutMillis", "3000", 0..=600_000, Restart),
+    // Milliseconds for the rest of a frame (and one more for each 64 bytes of it); hyper's limit for a header.
+    number(Own, "frameReadTimeoutMillis", "30000", 100..=600_000, Restart),
+    // Milliseconds in which a peer must take a byte of its answers.
+    number(Own, "writeStallTimeoutMillis", "15000", 100..=600_000, Restart),
+    // Puts are kept in memory when the KV file cannot be written, as on a read-only file system; else they are refused.
+    flag(Own, "kvInMemory", "false", Restart),
+    // Brokers that are told of a new smallest id though they registered from another address: containers, NAT.
+    Key { name: "notifyAllowCidrs", group: Own, kind: Kind::Cidrs, default: Fixed(""), effect: Restart },
+    // Whether brokers that name a host are told, too: a stranger's name makes the server ask its resolver.
+    flag(Own, "notifyHostNames", "false", Restart),
     // Bytes. Java: system property `com.rocketmq.remoting.frameMaxLength`. Lengths are signed 32-bit numbers on the wire.
     number(Own, "frameMaxLength", "16777216", 1_024..=1 << 30, Restart),
     // Java: system property `rocketmq.serialize.type`.
@@ -341,7 +385,9 @@ mod tests {
         assert_eq!(message("enableTopicList", "yes"), r#"enableTopicList: "yes" is not true or false"#);
         assert_eq!(message("serializeType", "json"), r#"serializeType: "json" is not JSON or ROCKETMQ"#);
         for (key, value) in [
-            ("waitSecondsForService", "47 "),
+            ("waitSecondsForService", "4 7 "),
+            ("bindAddress", "[]"),
+            ("kvConfigPath", " "),
             ("waitSecondsForService", "-1"),
             ("waitSecondsForService", "99999999999"),
             ("waitSecondsForService", ""),
@@ -353,6 +399,31 @@ mod tests {
         }
         assert!(message("listenPort", &"9".repeat(10_000)).len() < 200);
         assert!(!message("listenPort", "1\nERROR").contains('\n'));
+    }
+
+    #[test]
+    fn blanks_around_a_value_do_not_count() {
+        let parse = |key: &str, text: &str| find(key).unwrap().parse(text).unwrap().to_string();
+        for (key, value) in [
+            ("waitSecondsForService", "47"),
+            ("enableTopicList", "true"),
+            ("serializeType", "ROCKETMQ"),
+            ("kvConfigPath", "/x y/kv.json"),
+            ("bindAddress", "127.0.0.1"),
+            ("adminAllowCidrs", "::1/128"),
+        ] {
+            assert_eq!(parse(key, &format!("\t {value} \t\u{c}")), value, "{key}");
+        }
+        assert_eq!(parse("adminAllowCidrs", " "), "");
+    }
+
+    #[test]
+    fn an_ipv6_address_may_stand_in_brackets() {
+        let parse = |text: &str| find("bindAddress").unwrap().parse(text).unwrap().to_string();
+        for (text, host) in [("[::]", "::"), ("[::1] ", "::1"), ("::", "::"), ("0.0.0.0", "0.0.0.0"), ("mq-1", "mq-1")]
+        {
+            assert_eq!(parse(text), host);
+        }
     }
 
     #[test]

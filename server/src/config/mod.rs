@@ -4,10 +4,12 @@
 //! first bad value. What is honoured at the start is then in [`Config`], what may change is in [`LiveConfig`], and
 //! [`Settings`] holds both together with the text that GET_NAMESRV_CONFIG answers.
 
+mod check;
 mod cidr;
 pub mod cli;
 pub mod keys;
 mod live;
+mod problems;
 pub mod properties;
 mod update;
 
@@ -21,11 +23,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::check::FRAMES_IN_MEMORY_MIN;
+use self::check::{check, fit_defaults};
 pub use self::cidr::{Cidr, NotACidr};
-use self::keys::{Effect, Group, KEYS, Key, Value, ValueError};
+use self::keys::{Effect, Group, KEYS, Key, Value};
 pub use self::live::{Live, LiveConfig, LiveKey};
-use self::properties::PropertiesError;
-pub use self::update::{CONFIG_UPDATE_BYTES_MAX, UpdateRefusal};
+pub use self::problems::{ConfigError, Conflict, Warning};
+pub use self::update::{CONFIG_UPDATE_BYTES_MAX, UpdateRefusal, Updated};
 use crate::remoting::SerializeType;
 use crate::storage::{FileSystem, Storage, folder_of, is_world_writable};
 
@@ -49,9 +53,11 @@ pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     if let Some(file) = file {
         store_updates_in(file, &found, &mut values, &mut warnings);
     }
+    fit_defaults(&mut values, |key| found.contains_key(key));
     let unknown = || found.iter().filter(|(name, _)| keys::find(name).is_none());
     warnings.extend(unknown().map(|(key, found)| Warning::Unknown { key: key.clone(), line: found.line }));
 
+    check(&values)?;
     let config = Config::new(&values);
     let folder = folder_of(&config.config_store_path);
     if is_world_writable(folder) {
@@ -59,7 +65,8 @@ pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
     }
     let mut items: BTreeMap<_, _> = KEYS.iter().map(|key| (key.name.to_owned(), shown_value(&values, key))).collect();
     items.extend(unknown().map(|(key, found)| (key.clone(), found.value.clone())));
-    let settings = Settings::new(config, &values, shown_lines(&values, &found));
+    let lines = shown_lines(&values, &found);
+    let settings = Settings::new(config, Shown { values, lines });
     Ok(Loaded { settings, warnings, items, file: file.map(Path::to_owned) })
 }
 
@@ -94,7 +101,8 @@ impl Environment {
     pub fn of_process() -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
-            home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
+            // A container whose user the system does not know is at home in the root folder.
+            home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()).or_else(|| Some("/".into())),
             rocketmq_home: variable("ROCKETMQ_HOME"),
             serialize_type: variable("ROCKETMQ_SERIALIZE_TYPE"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -121,6 +129,8 @@ pub struct Config {
     pub bind_address: String,
     /// `kvConfigPath`: the file of the KV store.
     pub kv_config_path: PathBuf,
+    /// `kvInMemory`: whether KV puts are kept in memory when that file cannot be written.
+    pub kv_in_memory: bool,
     /// `configStorePath`, or the file of `-c`: where updates are stored.
     pub config_store_path: PathBuf,
     /// `scanNotActiveBrokerInterval`: time between two looks for brokers without a heartbeat.
@@ -143,10 +153,31 @@ pub struct Config {
     pub worker_threads: usize,
     /// `frameMaxLength`: longest frame that is read, in bytes.
     pub frame_bytes_max: usize,
+    /// `headerBytesMax`: longest header that is read, in bytes; at most [`frame_bytes_max`](Self::frame_bytes_max).
+    pub header_bytes_max: usize,
+    /// `maxConnections`; `None`: as many as the limit of open files leaves, within reason.
+    pub connections_max: Option<usize>,
+    /// `maxConnectionsPerIp`: connections of one source address.
+    pub connections_per_ip_max: Option<usize>,
+    /// `memoryBytesMax`: bytes that peers may hold under way; at least [`FRAMES_IN_MEMORY_MIN`] times
+    /// [`frame_bytes_max`](Self::frame_bytes_max).
+    pub memory_bytes_max: usize,
+    /// `proxyProtocolTrusted`: who may say in a PROXY header for whom it speaks.
+    pub proxy_protocol_trusted: Vec<Cidr>,
+    /// `drainTimeoutMillis`: in which connections are drained at the end.
+    pub drain_timeout: Duration,
+    /// `frameReadTimeoutMillis`: for the rest of a frame.
+    pub frame_read_timeout: Duration,
+    /// `writeStallTimeoutMillis`: in which a peer must take a byte of its answers.
+    pub write_stall_timeout: Duration,
     /// `serializeType`: how the headers of answers are written.
     pub serialize_type: SerializeType,
     /// `adminAllowCidrs`: who may update the configuration.
     pub admin_allow_cidrs: Vec<Cidr>,
+    /// `notifyAllowCidrs`: which brokers are told of a new smallest id though they registered from elsewhere.
+    pub notify_allow_cidrs: Vec<Cidr>,
+    /// `notifyHostNames`: whether brokers that name a host are told, too.
+    pub notify_host_names: bool,
 }
 
 impl Config {
@@ -156,6 +187,7 @@ impl Config {
             listen_port: number(values, "listenPort"),
             bind_address: text(values, "bindAddress"),
             kv_config_path: text(values, "kvConfigPath").into(),
+            kv_in_memory: flag("kvInMemory"),
             config_store_path: text(values, "configStorePath").into(),
             scan_not_active_broker_interval: Duration::from_millis(number(values, "scanNotActiveBrokerInterval")),
             server_channel_max_idle_time: unless_zero(number(values, "serverChannelMaxIdleTimeSeconds"))
@@ -168,15 +200,36 @@ impl Config {
             connect_timeout: Duration::from_millis(number(values, "connectTimeoutMillis")),
             worker_threads: number(values, "workerThreads"),
             frame_bytes_max: number(values, "frameMaxLength"),
+            header_bytes_max: number(values, "headerBytesMax"),
+            connections_max: unless_zero(number(values, "maxConnections")),
+            connections_per_ip_max: unless_zero(number(values, "maxConnectionsPerIp")),
+            memory_bytes_max: number(values, "memoryBytesMax"),
+            proxy_protocol_trusted: cidrs(values, "proxyProtocolTrusted"),
+            drain_timeout: Duration::from_millis(number(values, "drainTimeoutMillis")),
+            frame_read_timeout: Duration::from_millis(number(values, "frameReadTimeoutMillis")),
+            write_stall_timeout: Duration::from_millis(number(values, "writeStallTimeoutMillis")),
             serialize_type: match values["serializeType"] {
                 Value::SerializeType(kind) => kind,
                 _ => unreachable!("the table says that serializeType is one"),
             },
-            admin_allow_cidrs: match &values["adminAllowCidrs"] {
-                Value::Cidrs(blocks) => blocks.clone(),
-                _ => unreachable!("the table says that adminAllowCidrs are blocks"),
-            },
+            admin_allow_cidrs: cidrs(values, "adminAllowCidrs"),
+            notify_allow_cidrs: cidrs(values, "notifyAllowCidrs"),
+            notify_host_names: flag("notifyHostNames"),
         }
+    }
+
+    /// `adminAllowCidrs` for the log.
+    pub fn admins(&self) -> String {
+        match self.admin_allow_cidrs.as_slice() {
+            [] => "nobody".to_owned(),
+            blocks => Value::Cidrs(blocks.to_vec()).to_string(),
+        }
+    }
+
+    /// `bindAddress` and `port`, as an address is written: IPv6 in brackets.
+    pub fn address_with(&self, port: u16) -> String {
+        let host = &self.bind_address;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 }
 
@@ -187,25 +240,25 @@ pub struct Settings {
     black_list: Vec<String>,
     storage: Box<dyn Storage>,
     /// What GET_NAMESRV_CONFIG shows; held while an update is stored, so that updates are stored in their order.
-    lines: Mutex<Lines>,
+    shown: Mutex<Shown>,
     /// The same as text, for readers that must not wait for the disk.
     text: RwLock<Bytes>,
 }
 
 impl Settings {
-    fn new(config: Config, values: &Values, lines: Lines) -> Self {
+    fn new(config: Config, shown: Shown) -> Self {
         let live = KEYS.iter().fold(Live::default(), |live, key| match key.effect {
-            Effect::Live(live_key) => with_value(live, live_key, &values[key.name]),
+            Effect::Live(live_key) => with_value(live, live_key, &shown.values[key.name]),
             _ => live,
         });
-        let black_list = text(values, "configBlackList");
+        let black_list = text(&shown.values, "configBlackList");
         Self {
             config,
             live: LiveConfig::new(live),
             black_list: black_list.split(';').map(|key| key.trim().to_owned()).collect(),
             storage: Box::new(FileSystem),
-            text: RwLock::new(text_of(&lines)),
-            lines: Mutex::new(lines),
+            text: RwLock::new(text_of(&shown.lines)),
+            shown: Mutex::new(shown),
         }
     }
 
@@ -219,8 +272,8 @@ impl Settings {
         self.live.load()
     }
 
-    /// The body of the answer to GET_NAMESRV_CONFIG: `key=value` lines, sorted, not escaped. Nothing is encoded; never
-    /// waits for the disk.
+    /// The body of the answer to GET_NAMESRV_CONFIG: `key=value` lines, sorted, not escaped; what an update has stored
+    /// for the next start is shown as stored. Nothing is encoded; never waits for the disk.
     pub fn text(&self) -> Bytes {
         self.text.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -232,9 +285,9 @@ impl Settings {
 
     /// Shows the port that the server really listens on, when the configured one was 0.
     pub fn set_bound_port(&self, port: u16) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.insert("listenPort".to_owned(), port.to_string());
-        self.show(&lines);
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.lines.insert("listenPort".to_owned(), port.to_string());
+        self.show(&shown.lines);
     }
 
     fn show(&self, lines: &Lines) {
@@ -249,98 +302,6 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Why there is no configuration.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file of `-c` cannot be read.
-    #[error("cannot read the configuration file {file}: {source}", file = file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// The file of `-c` is no properties file.
-    #[error("{file}: {source}", file = file.display())]
-    Malformed {
-        /// The file.
-        file: PathBuf,
-        /// The reason, with the line.
-        source: PropertiesError,
-    },
-    /// A value in the file is not what its key takes.
-    #[error("{file}, line {line}: {source}", file = file.display())]
-    BadValue {
-        /// The file.
-        file: PathBuf,
-        /// The line on which the property begins.
-        line: usize,
-        /// Key, value and what would be good.
-        source: ValueError,
-    },
-    /// A value from the environment is not what its key takes.
-    #[error("environment: {source}")]
-    BadEnvironment {
-        /// Key, value and what would be good.
-        source: ValueError,
-    },
-    /// A path is not set and there is no home folder for its default.
-    #[error("{key} is not set, and its default needs a home folder, which is not known")]
-    NoHome {
-        /// The key.
-        key: &'static str,
-    },
-}
-
-/// Something in the configuration that the operator should know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Warning {
-    /// Nobody knows this key; it is kept and shown.
-    Unknown {
-        /// The key.
-        key: String,
-        /// The line on which it stands.
-        line: usize,
-    },
-    /// The original knows this key; this server does not honour it.
-    Ignored {
-        /// The key.
-        key: &'static str,
-        /// The value, which is not the default.
-        value: String,
-    },
-    /// The file names another file for updates, but with `-c` they go to the file of `-c`.
-    StorePathReplaced {
-        /// The file that was named.
-        named: String,
-    },
-    /// Every user of the machine may replace the file that updates are stored in.
-    WorldWritableFolder {
-        /// The folder of the file.
-        folder: PathBuf,
-    },
-    /// The file is not UTF-8 and was read as ISO-8859-1.
-    NotUtf8,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { key, line } => write!(f, "line {line}: unknown key {key:?}, kept without effect"),
-            Self::Ignored { key, value } => write!(f, "{key}={value:?} has no effect in this server"),
-            Self::StorePathReplaced { named } => {
-                write!(f, "configStorePath={named:?} has no effect: updates are stored in the file of -c")
-            }
-            Self::WorldWritableFolder { folder } => {
-                write!(f, "every user of this machine may replace the configuration in {folder:?}")
-            }
-            Self::NotUtf8 => f.write_str("the configuration file is not UTF-8 and was read as ISO-8859-1"),
-        }
-    }
-}
-
 struct FoundValue {
     value: String,
     line: usize,
@@ -350,6 +311,13 @@ struct FoundValue {
 type Found = BTreeMap<String, FoundValue>;
 type Values = BTreeMap<&'static str, Value>;
 type Lines = BTreeMap<String, String>;
+
+/// What GET_NAMESRV_CONFIG shows, and what it stands for at the next start.
+#[derive(Clone)]
+struct Shown {
+    values: Values,
+    lines: Lines,
+}
 
 fn read_file(file: &Path, warnings: &mut Vec<Warning>) -> Result<Found, ConfigError> {
     let bytes = FileSystem.read(file).and_then(|bytes| bytes.ok_or_else(|| ErrorKind::NotFound.into()));
@@ -372,12 +340,16 @@ fn value_of(
 ) -> Result<Option<Value>, ConfigError> {
     let default = key.default_text(environment);
     if let (Some(FoundValue { value: text, line }), Some(file)) = (found.get(key.name), file) {
-        let bad = |source| ConfigError::BadValue { file: file.to_owned(), line: *line, source };
-        let value = key.parse(text).map_err(bad)?;
-        if key.effect == Effect::Ignored && Some(value.to_string()) != default {
-            warnings.push(Warning::Ignored { key: key.name, value: text.clone() });
+        match (key.parse(text), key.effect) {
+            (Ok(value), effect) => {
+                if effect == Effect::Ignored && Some(value.to_string()) != default {
+                    warnings.push(Warning::Ignored { key: key.name, value: text.clone() });
+                }
+                return Ok(Some(value));
+            }
+            (Err(source), Effect::Ignored) => warnings.push(Warning::IgnoredValue { line: *line, source }),
+            (Err(source), _) => return Err(ConfigError::BadValue { file: file.to_owned(), line: *line, source }),
         }
-        return Ok(Some(value));
     }
     match default {
         Some(text) => Ok(Some(key.parse(&text).map_err(|source| ConfigError::BadEnvironment { source })?)),
@@ -391,17 +363,26 @@ fn value_of(
 /// As in the original, the file of `-c` is also the one that updates are stored in.
 fn store_updates_in(file: &Path, found: &Found, values: &mut Values, warnings: &mut Vec<Warning>) {
     let path = file.to_string_lossy().into_owned();
-    // A file stored by an update names itself, from wherever it was named then.
-    let is_other = |named: &str| std::path::absolute(named).ok() != std::path::absolute(file).ok();
-    if let Some(named) = found.get("configStorePath").filter(|named| is_other(&named.value)) {
-        warnings.push(Warning::StorePathReplaced { named: named.value.clone() });
+    let named = found.get("configStorePath").map(|found| found.value.trim());
+    if let Some(named) = named.filter(|named| !is_usual_store_path(Path::new(named), file)) {
+        warnings.push(Warning::StorePathReplaced { named: named.to_owned() });
     }
     values.insert("configStorePath", Value::Text(path));
 }
 
+/// A file that an update has stored names itself, from wherever it was named then, and many files name the default of
+/// the original, in whatever home folder. Nobody who writes that expects anything else.
+fn is_usual_store_path(named: &Path, file: &Path) -> bool {
+    let is_same = |of: fn(&Path) -> io::Result<PathBuf>| of(named).ok().is_some_and(|path| of(file).ok() == Some(path));
+    named.ends_with("namesrv/namesrv.properties")
+        || is_same(|path| std::path::absolute(path))
+        || is_same(|path| path.canonicalize())
+}
+
 /// The lines that GET_NAMESRV_CONFIG shows: what the original has there, and every other property of the file.
 fn shown_lines(values: &Values, found: &Found) -> Lines {
-    let is_listed = |key: &Key| matches!(key.group, Group::Namesrv | Group::NettyServer);
+    let is_listed =
+        |key: &Key| matches!(key.group, Group::Namesrv | Group::NettyServer) || found.contains_key(key.name);
     let mut lines: Lines = found.iter().map(|(key, found)| (key.clone(), found.value.clone())).collect();
     for key in KEYS.iter().filter(|key| is_listed(key) && values.contains_key(key.name)) {
         lines.insert(key.name.to_owned(), shown_value(values, key));
@@ -442,6 +423,13 @@ fn text(values: &Values, name: &str) -> String {
     match &values[name] {
         Value::Text(text) => text.clone(),
         _ => unreachable!("the table says that {name} is a text"),
+    }
+}
+
+fn cidrs(values: &Values, name: &str) -> Vec<Cidr> {
+    match &values[name] {
+        Value::Cidrs(blocks) => blocks.clone(),
+        _ => unreachable!("the table says that {name} are blocks"),
     }
 }
 

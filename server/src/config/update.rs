@@ -1,10 +1,11 @@
 //! Changing the configuration while the server runs. Java: `UPDATE_NAMESRV_CONFIG`, 318.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use super::keys::{self, Effect, ValueError, shown};
+use super::keys::{self, Effect, Key, Kind, Value, ValueError, shown};
 use super::properties::{self, Entry, PropertiesError};
-use super::{Lines, Live, Settings, with_value};
+use super::{Conflict, Lines, Settings, Shown, check, fit_defaults, with_value};
 use crate::storage::{self, StorageError};
 
 /// Longest body of an update, in bytes. All keys together are about 2,000 bytes.
@@ -32,24 +33,22 @@ pub enum UpdateRefusal {
         /// Its length.
         bytes: usize,
     },
-    /// Neither a key that is known nor one of the configuration file. The original ignores it.
-    #[error("{key:?} is not a configuration key")]
+    /// No key that is known, whether or not it stands in the configuration file. The original ignores it, and changes
+    /// it if it stands there.
+    #[error("{key:?} is not a configuration key: it can be changed in the configuration file only")]
     UnknownKey {
         /// The key, cut to a length that fits a message.
         key: String,
     },
-    /// The key is honoured at the start only.
-    #[error("{key} needs a restart: set it in the configuration file")]
-    NeedsRestart {
+    /// The key says who is trusted, which whoever is trusted now does not decide.
+    #[error("{key} says who is trusted: it can be changed in the configuration file only")]
+    Trust {
         /// The key.
         key: &'static str,
     },
-    /// The key belongs to the original; this server does not honour it.
-    #[error("{key} has no effect in this server")]
-    NoEffect {
-        /// The key.
-        key: &'static str,
-    },
+    /// The next start would fail.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The value is not what its key takes. The original ignores it.
     #[error(transparent)]
     BadValue(#[from] ValueError),
@@ -62,16 +61,49 @@ impl UpdateRefusal {
     /// The response code. Java: `NO_PERMISSION` 16 or `SYSTEM_ERROR` 1.
     pub fn code(&self) -> i32 {
         match self {
-            Self::NotAllowed | Self::BlackListed => 16,
+            Self::NotAllowed | Self::BlackListed | Self::Trust { .. } => 16,
             _ => 1,
         }
+    }
+}
+
+/// An update that has taken effect, now or for the next start.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Updated {
+    /// Keys that are honoured at the start only.
+    pub needs_restart: BTreeSet<&'static str>,
+    /// Keys of the original that this server does not honour.
+    pub without_effect: BTreeSet<&'static str>,
+    /// Why it is not stored, and lost at the next start: the file cannot be written at all.
+    pub not_stored: Option<StorageError>,
+}
+
+impl Updated {
+    /// The remark of the answer, if there is something to say.
+    pub fn remark(&self) -> Option<String> {
+        let list = |keys: &BTreeSet<&str>| keys.iter().copied().collect::<Vec<_>>().join(", ");
+        let stored = if self.not_stored.is_none() { "stored; " } else { "" };
+        let mut sentences = Vec::new();
+        if !self.needs_restart.is_empty() {
+            sentences.push(format!("{}: {stored}takes effect after a restart", list(&self.needs_restart)));
+        }
+        if !self.without_effect.is_empty() {
+            sentences.push(format!("{}: {stored}has no effect in this server", list(&self.without_effect)));
+        }
+        if let Some(error) = &self.not_stored {
+            sentences.push(format!("In effect until the next start, but not stored: {error}"));
+        }
+        (!sentences.is_empty()).then(|| sentences.join(". "))
     }
 }
 
 impl Settings {
     /// Changes the configuration as `body`, a properties text in ISO-8859-1, says: all of it or nothing. When this
     /// returns, the change is stored at [`config_store_path`](super::Config::config_store_path), the previous file
-    /// is its `.bak`, and every later read sees the change. An empty body is fine and changes nothing.
+    /// is its `.bak`, and every later read sees the change. Where that file cannot be written at all, the change is
+    /// seen all the same, and what is returned says so. A key that needs a restart, or has no effect here, is stored and
+    /// shown, and what is returned names it. An empty body is fine and changes nothing.
     ///
     /// The caller has asked [`is_admin_allowed`](Self::is_admin_allowed) before.
     ///
@@ -80,10 +112,10 @@ impl Settings {
     /// # Errors
     ///
     /// Why nothing was changed.
-    pub fn update(&self, body: &[u8]) -> Result<(), UpdateRefusal> {
+    pub fn update(&self, body: &[u8]) -> Result<Updated, UpdateRefusal> {
         let bytes = body.len();
         if bytes == 0 {
-            return Ok(());
+            return Ok(Updated::default());
         }
         if bytes > CONFIG_UPDATE_BYTES_MAX {
             return Err(UpdateRefusal::TooLong { bytes });
@@ -92,17 +124,30 @@ impl Settings {
         if entries.iter().any(|entry| self.is_black_listed(&entry.key)) {
             return Err(UpdateRefusal::BlackListed);
         }
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = lines.clone();
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = shown.clone();
         let mut live = self.live.load();
+        let mut updated = Updated::default();
         for entry in &entries {
-            live = change(&mut next, live, entry)?;
+            let (key, value) = change(&mut next, entry)?;
+            match key.effect {
+                Effect::Live(live_key) => live = with_value(live, live_key, &value),
+                Effect::Restart => _ = updated.needs_restart.insert(key.name),
+                Effect::Ignored => _ = updated.without_effect.insert(key.name),
+            }
         }
-        storage::replace(&*self.storage, &self.config.config_store_path, stored(&next).as_bytes())?;
+        // Our own keys are shown when they are set.
+        fit_defaults(&mut next.values, |key| next.lines.contains_key(key));
+        check(&next.values)?;
+        match storage::replace(&*self.storage, &self.config.config_store_path, stored(&next.lines).as_bytes()) {
+            // What is neither stored nor in effect has not been done.
+            Err(error) if error.is_unwritable() && updated.needs_restart.is_empty() => updated.not_stored = Some(error),
+            result => result?,
+        }
         self.live.store(live);
-        self.show(&next);
-        *lines = next;
-        Ok(())
+        self.show(&next.lines);
+        *shown = next;
+        Ok(updated)
     }
 
     fn is_black_listed(&self, key: &str) -> bool {
@@ -111,21 +156,15 @@ impl Settings {
     }
 }
 
-fn change(lines: &mut Lines, live: Live, entry: &Entry) -> Result<Live, UpdateRefusal> {
-    let Some(key) = keys::find(&entry.key) else {
-        let line = lines.get_mut(&entry.key).ok_or_else(|| UpdateRefusal::UnknownKey { key: shown(&entry.key) })?;
-        line.clone_from(&entry.value);
-        return Ok(live);
-    };
-    let Effect::Live(live_key) = key.effect else {
-        return Err(match key.effect {
-            Effect::Ignored => UpdateRefusal::NoEffect { key: key.name },
-            _ => UpdateRefusal::NeedsRestart { key: key.name },
-        });
-    };
+fn change(next: &mut Shown, entry: &Entry) -> Result<(&'static Key, Value), UpdateRefusal> {
+    let key = keys::find(&entry.key).ok_or_else(|| UpdateRefusal::UnknownKey { key: shown(&entry.key) })?;
+    if key.kind == Kind::Cidrs {
+        return Err(UpdateRefusal::Trust { key: key.name });
+    }
     let value = key.parse(&entry.value)?;
-    lines.insert(entry.key.clone(), value.to_string());
-    Ok(with_value(live, live_key, &value))
+    next.lines.insert(entry.key.clone(), value.to_string());
+    next.values.insert(key.name, value.clone());
+    Ok((key, value))
 }
 
 /// The text for the file: what is shown, but escaped, so that it is read back as it was.

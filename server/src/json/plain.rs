@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use super::find_quote_or_backslash;
+
 /// A position in a text. Every method says `None` when it gives up.
 pub(crate) struct Plain<'a> {
     text: &'a str,
@@ -52,25 +54,10 @@ impl<'a> Plain<'a> {
     /// Reads a string.
     pub(crate) fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
-        let start = self.at;
-        let mut rest = self.text.as_bytes().get(start..)?;
-        // Eight bytes at a time, then the last few one by one.
-        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-            if let Some(index) = first_quote_or_backslash(*chunk) {
-                return self.end_string(start, self.text.len() - rest.len() + index);
-            }
-            rest = tail;
-        }
-        let index = rest.iter().position(|&byte| byte == b'"' || byte == b'\\')?;
-        self.end_string(start, self.text.len() - rest.len() + index)
-    }
-
-    fn end_string(&mut self, start: usize, end: usize) -> Option<&'a str> {
-        if self.text.as_bytes().get(end) != Some(&b'"') {
-            return None;
-        }
-        self.at = end + 1;
-        self.text.get(start..end)
+        let rest = self.text.get(self.at..)?;
+        let (string, rest) = rest.split_at_checked(find_quote_or_backslash(b'"', rest.as_bytes())?)?;
+        self.at += string.len() + 1;
+        rest.starts_with('"').then_some(string)
     }
 
     /// Reads a string or null.
@@ -158,15 +145,4 @@ pub(crate) fn integer(bytes: &[u8]) -> Option<(i32, usize)> {
     let sign = bytes.len() - digits.len();
     let number = if sign > 0 { -number } else { number };
     if length == 0 { None } else { Some((i32::try_from(number).ok()?, sign + length)) }
-}
-
-fn first_quote_or_backslash(chunk: [u8; 8]) -> Option<usize> {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    // Marks bytes that are zero, and perhaps bytes above the lowest of them.
-    let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
-    // The first byte is to be the lowest one.
-    let word = u64::from_be_bytes(chunk).swap_bytes();
-    let marks = zeros(word ^ (LOW * u64::from(b'"'))) | zeros(word ^ (LOW * u64::from(b'\\')));
-    (marks != 0).then_some(marks.trailing_zeros() as usize / 8)
 }

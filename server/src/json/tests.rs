@@ -269,3 +269,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn files_may_have_a_byte_order_mark_and_words_as_keys() {
+    let keys = |mut reader: Reader<'_>| -> Option<Vec<String>> {
+        let mut keys = Vec::new();
+        reader.begin_object().ok()?;
+        while let Some(key) = reader.next_key().ok()? {
+            keys.push(key.into_owned());
+            reader.skip_value().ok()?;
+        }
+        reader.finish().ok().map(|()| keys)
+    };
+    for (text, expected) in [
+        ("\u{feff}{\"a\":1}", &["a"][..]),
+        (" \n\u{feff} {a:1,_b : {c:[]},$2:2,\u{4e2d}:3,}", &["a", "_b", "$2", "\u{4e2d}"]),
+    ] {
+        assert_eq!(keys(Reader::lenient(text)).unwrap(), expected, "{text}");
+        assert_eq!(keys(Reader::new(text)), None, "{text}");
+    }
+    for text in ["\u{feff}\u{feff}{}", "{a-b:1}", "{a:b}", "{%:1}", "{a b:1}", "{\u{feff}\"a\":1 "] {
+        assert_eq!(keys(Reader::lenient(text)), None, "{text}");
+    }
+}

@@ -3,13 +3,14 @@
 /// The version that answers carry: the ordinal of release 5.5.0. Java: `MQVersion.CURRENT_VERSION`.
 pub const VERSION: i32 = 513;
 
-/// Version of the first release that compresses registrations. Java: `MQVersion.Version.V3_0_11`.
+/// Version of the first release whose registrations are more than a topic table, and may be compressed.
+/// Java: `MQVersion.Version.V3_0_11`.
 pub const VERSION_3_0_11: i32 = 37;
 
 /// Version of the first release whose clients read standard JSON only. Java: `MQVersion.Version.V4_9_4`.
 pub const VERSION_4_9_4: i32 = 401;
 
-/// The first version of the fifth major release. Java: `MQVersion.Version.V5_0_0`.
+/// Version of the first release whose compressed registrations end with mappings. Java: `MQVersion.Version.V5_0_0`.
 pub const VERSION_5_0_0: i32 = 413;
 
 /// Clients newer than this understand [`ResponseCode::GoAway`]. Java: `MQVersion.Version.V5_3_1`.

@@ -111,7 +111,28 @@ impl Encoder {
     /// A frame over `answer_bytes_max`, or with a header over 16,777,215 bytes, is taken back. If it was an answer,
     /// `SYSTEM_ERROR` with a remark takes its place. Says whether the frame went out as it was written.
     pub fn finish(&self, out: &mut Vec<u8>, mark: FrameMark) -> bool {
-        let length = out.len().saturating_sub(mark.start);
+        self.finish_before(out, mark, 0)
+    }
+
+    /// Ends a frame as [`finish`](Self::finish) does, but for `body_bytes` more that the caller sends behind it from
+    /// elsewhere: so a large body that many answers share is in no buffer of its own.
+    ///
+    /// Says whether the body is to follow. It must not where the frame was taken back.
+    ///
+    /// ```
+    /// use server::limits::Limits;
+    /// use server::remoting::{Encoder, SerializeType};
+    ///
+    /// let encoder = Encoder::new(SerializeType::Json, &Limits::default());
+    /// let mut head = Vec::new();
+    /// let mark = encoder.begin_success(&mut head, 7);
+    /// assert!(encoder.finish_before(&mut head, mark, b"the body".len()));
+    /// assert_eq!(head[..8], [0, 0, 0, 107, 0, 0, 0, 95]);
+    /// assert_eq!(head.len(), 8 + 95);
+    /// ```
+    #[must_use = "the frame lacks the rest of its body"]
+    pub fn finish_before(&self, out: &mut Vec<u8>, mark: FrameMark, body_bytes: usize) -> bool {
+        let length = out.len().saturating_sub(mark.start).saturating_add(body_bytes);
         if mark.header_fits && length <= self.answer_bytes_max {
             patch(out, mark.start, length.saturating_sub(LENGTH_BYTES));
             return true;
@@ -340,6 +361,35 @@ mod tests {
         );
         let expected: Vec<u8> = expected.chars().map(|byte| u8::try_from(u32::from(byte)).unwrap()).collect();
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn a_body_that_follows_from_elsewhere_is_counted() {
+        for serialize_type in [SerializeType::Json, SerializeType::RocketMq] {
+            let encoder = encoder(serialize_type);
+            let body = vec![b'x'; 70_000];
+            let mut whole = b"before".to_vec();
+            let mark = encoder.begin_success(&mut whole, 7);
+            whole.extend_from_slice(&body);
+            assert!(encoder.finish(&mut whole, mark));
+
+            let mut head = b"before".to_vec();
+            let mark = encoder.begin_success(&mut head, 7);
+            assert!(encoder.finish_before(&mut head, mark, body.len()));
+            assert_eq!([head, body].concat(), whole);
+        }
+    }
+
+    #[test]
+    fn a_body_over_the_limit_does_not_follow() {
+        let limits = Limits { answer_bytes_max: 200, ..Limits::default() };
+        let encoder = Encoder::new(SerializeType::Json, &limits);
+        for (body_bytes, follows) in [(97, true), (98, false), (usize::MAX, false)] {
+            let mut out = Vec::new();
+            let mark = encoder.begin_success(&mut out, 7);
+            assert_eq!(encoder.finish_before(&mut out, mark, body_bytes), follows, "{body_bytes}");
+            assert_eq!(String::from_utf8_lossy(&out).contains("answer_bytes_max"), !follows, "{body_bytes}");
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use thiserror::Error;
 
 use super::codes::SerializeType;
-use super::proxy::{self, ProxyError, ProxyHeader};
 use crate::limits::Limits;
 
 /// Cuts the bytes of one connection into frames.
@@ -12,7 +11,8 @@ use crate::limits::Limits;
 /// as many as the answer says. How the bytes were split on their way makes no difference to what comes out.
 #[derive(Clone, Debug, Default)]
 pub struct FrameDecoder {
-    stage: Stage,
+    /// The first frame is looked at when so many bytes are there.
+    first_bytes: usize,
 }
 
 /// What the start of a buffer holds.
@@ -21,9 +21,10 @@ pub enum Decoded<'a> {
     /// A whole frame.
     Frame(Frame<'a>),
     /// Nothing whole yet: read more, drop nothing.
-    Incomplete,
-    /// A PROXY header. At most one, and before the first frame; whether its sender is trusted is for the caller.
-    Proxy(ProxyHeader),
+    Incomplete {
+        /// The size of the frame, its length word included; 0 until that word is there.
+        length: usize,
+    },
 }
 
 /// One frame, as slices of the caller's buffer.
@@ -57,12 +58,14 @@ pub enum FrameError {
     /// A length word below zero.
     #[error("frame length {0} is negative")]
     Negative(i32),
-    /// A malformed PROXY header.
-    #[error(transparent)]
-    Proxy(#[from] ProxyError),
-    /// A TLS handshake; this server speaks plain text only.
-    #[error("TLS is not supported")]
-    Tls,
+    /// A header over the limit. Said as soon as its length is there.
+    #[error("header of {length} bytes exceeds header_bytes_max {max}")]
+    HeaderTooLong {
+        /// The header's size.
+        length: usize,
+        /// The limit.
+        max: usize,
+    },
     /// A frame over the limit. Said as soon as its length word is there.
     #[error("frame of {length} bytes exceeds frame_bytes_max {max}")]
     TooLong {
@@ -83,8 +86,7 @@ impl FrameError {
             Self::BadSerializeType(_) => "bad_serialize_type",
             Self::HeaderOverrun { .. } => "header_overrun",
             Self::Negative(_) => "negative",
-            Self::Proxy(_) => "bad_proxy",
-            Self::Tls => "tls",
+            Self::HeaderTooLong { .. } => "header_too_long",
             Self::TooLong { .. } => "too_long",
             Self::Truncated(_) => "truncated",
         }
@@ -92,62 +94,45 @@ impl FrameError {
 }
 
 impl FrameDecoder {
-    /// A decoder for a new connection.
+    /// A decoder for bytes that begin with a frame.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A decoder for a connection on which the first frame has begun.
-    pub fn after_detection() -> Self {
-        Self { stage: Stage::Frames }
+    /// A decoder for a connection that begins with a frame: as in the original, which looks for other protocols first,
+    /// nothing is answered before twelve bytes have come.
+    pub fn of_connection() -> Self {
+        Self { first_bytes: FIRST_BYTES }
     }
 
     /// Reads what stands at the start of `buffer`: all bytes received and not consumed.
     ///
-    /// Costs O(1), and at most `proxy_v1_bytes_max` for the line of a PROXY header; never allocates, so a claimed length
-    /// costs nothing. An error is final: the connection cannot be read any further.
+    /// Costs O(1) and never allocates, so a claimed length costs nothing. An error is final: the connection cannot be
+    /// read any further.
     ///
     /// # Errors
     ///
-    /// [`FrameError`], when the start cannot become a frame. A bad length word is told before the rest of its frame
-    /// is there, everything else once the frame is whole.
+    /// [`FrameError`], when the start cannot become a frame. A bad length of the frame or a too long one of the header is
+    /// told before the rest is there, everything else once the frame is whole.
     pub fn decode<'a>(&mut self, buffer: &'a [u8], limits: &Limits) -> Result<Decoded<'a>, FrameError> {
-        if self.stage == Stage::Proxy {
-            // Too few bytes to decide can still be enough to see that they are neither a PROXY header nor a frame.
-            let start = buffer.get(..proxy::DETECT_BYTES).unwrap_or(buffer);
-            let is_proxy = proxy::may_start(start);
-            if start.len() < proxy::DETECT_BYTES {
-                if !is_proxy {
-                    check_first_byte(buffer)?;
-                    frame_length(buffer, limits)?;
-                }
-                return Ok(Decoded::Incomplete);
-            }
-            if is_proxy {
-                let Some(header) = proxy::decode(buffer, limits)? else { return Ok(Decoded::Incomplete) };
-                self.stage = Stage::FirstByte;
-                return Ok(Decoded::Proxy(header));
-            }
-            self.stage = Stage::FirstByte;
+        if buffer.len() < self.first_bytes {
+            let length = frame_length(buffer, limits)?.unwrap_or(0);
+            check_header_length(buffer, limits)?;
+            return Ok(Decoded::Incomplete { length });
         }
-        if self.stage == Stage::FirstByte && !buffer.is_empty() {
-            check_first_byte(buffer)?;
-            self.stage = Stage::Frames;
-        }
+        self.first_bytes = 0;
         decode_frame(buffer, limits)
     }
 }
 
-fn check_first_byte(buffer: &[u8]) -> Result<(), FrameError> {
-    if buffer.first() == Some(&TLS_HANDSHAKE) { Err(FrameError::Tls) } else { Ok(()) }
-}
-
 fn decode_frame<'a>(buffer: &'a [u8], limits: &Limits) -> Result<Decoded<'a>, FrameError> {
-    let Some(consumed) = frame_length(buffer, limits)? else { return Ok(Decoded::Incomplete) };
+    let Some(consumed) = frame_length(buffer, limits)? else { return Ok(Decoded::Incomplete { length: 0 }) };
+    let incomplete = Ok(Decoded::Incomplete { length: consumed });
+    check_header_length(buffer, limits)?;
     // The original judges whole frames only, and so do we: an early verdict on the type would save nothing but time.
-    let Some(frame) = buffer.get(..consumed) else { return Ok(Decoded::Incomplete) };
+    let Some(frame) = buffer.get(..consumed) else { return incomplete };
     let Some((&[_, _, _, _, type_byte, a, b, c], content)) = frame.split_first_chunk::<FRAME_FIXED_BYTES>() else {
-        return Ok(Decoded::Incomplete);
+        return incomplete;
     };
     let serialize_type = SerializeType::from_wire(type_byte).ok_or(FrameError::BadSerializeType(type_byte))?;
     let header_length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
@@ -157,6 +142,14 @@ fn decode_frame<'a>(buffer: &'a [u8], limits: &Limits) -> Result<Decoded<'a>, Fr
     let (header, body) = content.split_at(header_length);
     let body = (!body.is_empty()).then_some(body);
     Ok(Decoded::Frame(Frame { serialize_type, header, body, consumed }))
+}
+
+/// A header is parsed on a thread that serves lookups, so its length is bounded as soon as it is known.
+fn check_header_length(buffer: &[u8], limits: &Limits) -> Result<(), FrameError> {
+    let Some(&[_, _, _, _, _, a, b, c]) = buffer.first_chunk::<FRAME_FIXED_BYTES>() else { return Ok(()) };
+    let length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
+    let max = limits.header_bytes_max;
+    if length > max { Err(FrameError::HeaderTooLong { length, max }) } else { Ok(()) }
 }
 
 /// The size of the frame, its length word included; `None` if the length word is not complete.
@@ -172,17 +165,8 @@ fn frame_length(buffer: &[u8], limits: &Limits) -> Result<Option<usize>, FrameEr
     if length > max { Err(FrameError::TooLong { length, max }) } else { Ok(Some(length)) }
 }
 
-/// What the next byte of the connection may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    /// A PROXY header, TLS or a frame.
-    #[default]
-    Proxy,
-    /// TLS or a frame.
-    FirstByte,
-    /// A frame.
-    Frames,
-}
+/// What the original waits for before it looks at the first frame: as many as tell a PROXY header from a frame.
+const FIRST_BYTES: usize = 12;
 
 /// The length word.
 const LENGTH_BYTES: usize = 4;
@@ -190,15 +174,12 @@ const LENGTH_BYTES: usize = 4;
 /// The length word, the type byte and the length of the header.
 const FRAME_FIXED_BYTES: usize = 8;
 
-/// The first byte of a TLS connection.
-const TLS_HANDSHAKE: u8 = 0x16;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn first(bytes: &[u8]) -> Result<Decoded<'_>, FrameError> {
-        FrameDecoder::new().decode(bytes, &Limits::default())
+        FrameDecoder::of_connection().decode(bytes, &Limits::default())
     }
 
     fn frame(length: u32, type_byte: u8, header_length: u32, rest: &[u8]) -> Vec<u8> {
@@ -229,18 +210,20 @@ mod tests {
             (16_777_213, FrameError::TooLong { length: 16_777_217, max: 16_777_216 }),
         ] {
             assert_eq!(first(&u32::to_be_bytes(word)), Err(error));
-            assert_eq!(first(&u32::to_be_bytes(word)[..3]), Ok(Decoded::Incomplete));
+            assert_eq!(first(&u32::to_be_bytes(word)[..3]), Ok(Decoded::Incomplete { length: 0 }));
             assert_eq!(first(&[&u32::to_be_bytes(word)[..], &[b'x'; 16]].concat()), Err(error));
         }
-        assert_eq!(first(&frame(16_777_212, 0x78, 100, &[b'x'; 16])), Ok(Decoded::Incomplete));
+        let longest = Ok(Decoded::Incomplete { length: 16_777_216 });
+        assert_eq!(first(&frame(16_777_212, 0x78, 100, &[b'x'; 16])), longest);
     }
 
     #[test]
-    fn a_length_word_that_may_be_a_proxy_signature_waits() {
-        assert_eq!(first(b"PROX"), Ok(Decoded::Incomplete));
-        assert_eq!(first(b"\r\n\r\n"), Ok(Decoded::Incomplete));
-        assert_eq!(first(b"PROx"), Err(FrameError::TooLong { length: 1_347_571_580, max: 16_777_216 }));
-        assert_eq!(first(b"PROXx"), Err(FrameError::TooLong { length: 1_347_571_548, max: 16_777_216 }));
+    fn a_long_header_is_told_with_eight_bytes() {
+        let error = |length| Err(FrameError::HeaderTooLong { length, max: 65_536 });
+        assert_eq!(first(&frame(0x10_0000, 0, 65_537, b"")), error(65_537));
+        assert_eq!(first(&frame(0x10_0000, 1, 0xff_ffff, b"")), error(0xff_ffff));
+        assert_eq!(first(&frame(0x10_0000, 0, 65_537, b"")[..7]), Ok(Decoded::Incomplete { length: 0x10_0004 }));
+        assert_eq!(first(&frame(0x10_0000, 0, 65_536, &[b'x'; 16])), Ok(Decoded::Incomplete { length: 0x10_0004 }));
     }
 
     #[test]
@@ -248,7 +231,6 @@ mod tests {
         let error = |header| Err(FrameError::HeaderOverrun { header, room: 16 });
         assert_eq!(first(&frame(20, 0, 0, &[b'x'; 16])), error(0));
         assert_eq!(first(&frame(20, 0, 17, &[b'x'; 16])), error(17));
-        assert_eq!(first(&frame(20, 0, 0xff_ffff, &[b'x'; 16])), error(0xff_ffff));
         assert_eq!(first(&frame(4, 0, 0, b"xxxx")), Err(FrameError::HeaderOverrun { header: 0, room: 0 }));
     }
 
@@ -261,31 +243,10 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_seen_in_front_and_after_a_proxy_header_only() {
-        assert_eq!(first(b"\x16"), Err(FrameError::Tls));
-        assert_eq!(first(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00"), Err(FrameError::Tls));
-        let mut decoder = FrameDecoder::new();
-        let proxy = decoder.decode(b"PROXY UNKNOWN\r\n", &Limits::default()).unwrap();
-        assert_eq!(proxy, Decoded::Proxy(ProxyHeader { source: None, consumed: 15 }));
-        assert_eq!(decoder.decode(b"", &Limits::default()), Ok(Decoded::Incomplete));
-        assert_eq!(decoder.decode(b"\x16", &Limits::default()), Err(FrameError::Tls));
-        let mut decoder = FrameDecoder::new();
-        decoder.decode(&frame(6, 0, 2, b"hhhh"), &Limits::default()).unwrap();
-        assert_eq!(decoder.decode(b"\x16\x00\x00\x00", &Limits::default()).unwrap_err().reason(), "too_long");
-    }
-
-    #[test]
-    fn one_proxy_header_is_enough() {
-        let mut decoder = FrameDecoder::new();
-        decoder.decode(b"PROXY UNKNOWN\r\nPROXY UNKNOWN\r\n", &Limits::default()).unwrap();
-        assert_eq!(decoder.decode(b"PROXY UNKNOWN\r\n", &Limits::default()).unwrap_err().reason(), "too_long");
-    }
-
-    #[test]
     fn nothing_is_served_before_twelve_bytes() {
         let bytes = frame(6, 0, 2, b"hh");
-        assert_eq!(first(&bytes), Ok(Decoded::Incomplete));
-        let mut decoder = FrameDecoder::new();
+        assert_eq!(first(&bytes), Ok(Decoded::Incomplete { length: 10 }));
+        let mut decoder = FrameDecoder::of_connection();
         let twice = [&bytes[..], &bytes].concat();
         let Ok(Decoded::Frame(frame)) = decoder.decode(&twice, &Limits::default()) else { panic!("no frame") };
         assert_eq!(frame.consumed, 10);

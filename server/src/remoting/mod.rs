@@ -27,11 +27,9 @@ mod encoder;
 mod frame;
 mod header;
 mod json_header;
-mod proxy;
 mod template;
 
 pub use codes::{Language, RequestCode, ResponseCode, SerializeType};
 pub use encoder::{Encoder, FrameMark, RequestHeader, ResponseHeader};
 pub use frame::{Decoded, Frame, FrameDecoder, FrameError};
 pub use header::{ExtFields, HeaderError, Request, RequestDecoder};
-pub use proxy::{ProxyError, ProxyHeader};

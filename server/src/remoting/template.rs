@@ -5,10 +5,11 @@
 
 use std::{borrow::Cow, ops::Range, str};
 
-use memchr::memchr2;
-
 use super::header::{HeaderError, Request};
-use crate::{json::plain_integer, limits::Limits};
+use crate::{
+    json::{find_quote_or_backslash, plain_integer},
+    limits::Limits,
+};
 
 /// A header with two places left open.
 #[derive(Clone, Debug)]
@@ -103,7 +104,7 @@ fn take_integer(rest: &mut &[u8]) -> Option<i32> {
 
 /// Cuts off a string without escapes, up to its closing quote.
 fn take_string<'h>(rest: &mut &'h [u8]) -> Option<&'h str> {
-    let end = memchr2(b'"', b'\\', rest)?;
+    let end = find_quote_or_backslash(b'"', rest)?;
     let (text, tail) = rest.split_at_checked(end)?;
     *rest = tail;
     // A backslash is not what follows in the template.

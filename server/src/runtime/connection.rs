@@ -1,117 +1,60 @@
-//! One connection: bytes in, answers out.
+//! One connection: frames in, answers out, over any transport.
 //!
-//! All frames of one read are answered with one write. A request that is not a lookup is handed to its thread, after the
-//! answers before it are on their way; the next one is looked at when it is done.
+//! ```text
+//!                      ┌──────────── lookups, at once ────────────┐
+//!   read ──> frames ───┤                                          ├──> answers ──> write
+//!                      ├── in flight ──> lanes, writer ───────────┤
+//!                      └── changes that wait for their turn ──────┘
+//! ```
+//!
+//! All frames of one read are answered with one write. What needs another thread is *in flight* meanwhile: lookups,
+//! heartbeats and lists that come behind it are answered without waiting for it. Changes of one connection are made in the
+//! order in which they came. So an answer may overtake another, as in the original, whose threads take requests as they come;
+//! who needs an order waits for an answer.
 
 use std::{
-    cell::{Cell, RefCell},
-    future::poll_fn,
+    collections::VecDeque,
+    convert::Infallible,
+    future::{Future, poll_fn},
     io,
-    net::SocketAddr,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    sync::Arc,
+    task::{Context, Poll},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
-use registry_core::{Command, ConnectionId, Registry};
-use rustix::io::ioctl_fionread;
-use tokio::{io::AsyncWrite, net::TcpStream};
-use tokio_util::io::poll_read_buf;
-use tracing::debug;
+use bytes::Bytes;
+use registry_core::{Applied, Command, Outcome, Registry};
+use tokio::sync::oneshot;
 
 use super::{
-    background::{BackgroundStopped, Reply},
+    entry::Peer,
+    lanes::Job,
+    wire::{Transport, Wire},
     worker::Worker,
     writer::WriterStopped,
 };
 use crate::{
     counters::Kind,
-    remoting::{Decoded, FrameDecoder, FrameError, HeaderError, RequestCode, RequestDecoder},
-    service::{Answer, Call, Handled, Queue},
+    doors::DoorError,
+    peers::{Account, Charge, Crowded, OverBudget, Place},
+    remoting::{Decoded, Frame, FrameDecoder, FrameError, HeaderError, RequestCode, RequestDecoder},
+    service::{Answer, Call, Handled, LaneAnswer, is_change},
 };
 
-/// Room for one read: a handful of route queries. A connection that fills it gets more.
-const READ_BYTES: usize = 4_096;
-/// Most room for one read, while a long frame arrives.
-const READ_BYTES_MAX: usize = 1 << 20;
 /// Answers are sent when they exceed this, even if there are more frames to answer.
 const ANSWER_BYTES: usize = 256 << 10;
-/// A buffer that has grown beyond this is not kept: answers to a hundred route queries.
-const KEPT_BYTES_MAX: usize = 512 << 10;
 /// Frames up to this size are copied out of the buffer when another thread needs them; larger ones take it with them.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-
-/// What the worker and its connection tell each other. Times are in milliseconds of the worker's coarse clock.
-#[derive(Debug)]
-pub(super) struct Link {
-    fate: Cell<Fate>,
-    waker: RefCell<Option<Waker>>,
-    /// When bytes were last read or written.
-    pub(super) heard: Cell<u64>,
-    /// Since when a frame is incomplete, and how much of it is there.
-    pub(super) reading: Cell<Option<(u64, usize)>>,
-    /// Since when a write makes no progress.
-    pub(super) writing: Cell<Option<u64>>,
-}
-
-/// The buffers that a worker lends to the connection that has something to do: a connection without a byte under way has
-/// none, and those that work one after the other find the same ones, still in the near caches.
-#[derive(Default)]
-pub(super) struct Spare {
-    input: Cell<BytesMut>,
-    output: Cell<Vec<u8>>,
-}
-
-/// What is to become of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Open,
-    /// It ends when what has been sent to it is answered.
-    Draining,
-    Closed(&'static str),
-}
-
-impl Link {
-    pub(super) fn new(now: u64) -> Self {
-        Self {
-            fate: Cell::new(Fate::Open),
-            waker: RefCell::default(),
-            heard: Cell::new(now),
-            reading: Cell::default(),
-            writing: Cell::default(),
-        }
-    }
-
-    /// Ends the connection at its next read or write.
-    pub(super) fn close(&self, reason: &'static str) {
-        self.fate.set(Fate::Closed(reason));
-        self.wake();
-    }
-
-    /// Ends the connection when nothing of it is left to be answered.
-    pub(super) fn drain(&self) {
-        if self.fate.get() == Fate::Open {
-            self.fate.set(Fate::Draining);
-        }
-        self.wake();
-    }
-
-    pub(super) fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
-
-    fn wait<T>(&self, context: &Context<'_>) -> Poll<T> {
-        let mut held = self.waker.borrow_mut();
-        match &mut *held {
-            Some(waker) if waker.will_wake(context.waker()) => {}
-            held => *held = Some(context.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
+/// Requests of one connection that are in flight or wait for their turn; the rest stays in its socket. As many as the
+/// original takes (`serverAsyncSemaphoreValue`).
+const IN_FLIGHT_MAX: usize = 64;
+/// After so many reads in a row the other connections of the worker have their turn: some hundred lookups.
+const READS_IN_A_ROW_MAX: u32 = 4;
+/// Why a connection is closed whose peer takes no answers.
+pub(super) const WRITE_STALLED: &str = "write_stalled";
+/// A frame that is incomplete holds at least this, its buffer.
+const INCOMPLETE_BYTES_MIN: usize = 4_096;
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -125,307 +68,446 @@ pub(super) enum End {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
+    Door(#[from] DoorError),
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
+    #[error(transparent)]
     Frame(#[from] FrameError),
     #[error(transparent)]
     Header(#[from] HeaderError),
     #[error(transparent)]
-    Writer(#[from] WriterStopped),
+    OverBudget(#[from] OverBudget),
     #[error(transparent)]
-    Background(#[from] BackgroundStopped),
+    Writer(#[from] WriterStopped),
+    #[error("a lane has stopped")]
+    LaneStopped,
 }
 
-/// How far a frame has come.
+impl End {
+    /// What is counted, where it is the peer's fault.
+    pub(super) fn counted(&self) -> Option<(Kind, &'static str)> {
+        match self {
+            Self::Closed(reason) => Some((Kind::TimedOut, reason)),
+            Self::Door(error) => Some((Kind::BadFrame, error.reason())),
+            Self::Crowded(crowded) => Some((Kind::Rejected, crowded.reason())),
+            Self::Frame(error) => Some((Kind::BadFrame, error.reason())),
+            Self::Header(error) => Some((Kind::BadFrame, error.reason())),
+            Self::OverBudget(_) => Some((Kind::Rejected, "over_budget")),
+            Self::Peer | Self::Drained | Self::Io(_) | Self::Writer(_) | Self::LaneStopped => None,
+        }
+    }
+}
+
+/// A request that another thread works on.
+struct InFlight {
+    stage: Stage,
+    opaque: i32,
+    is_oneway: bool,
+    /// Whether the changes behind it wait for it.
+    is_change: bool,
+    /// Memory that it holds.
+    charge: Option<Charge>,
+}
+
+enum Stage {
+    Lane(oneshot::Receiver<LaneAnswer>),
+    Writer(oneshot::Receiver<Applied>, Answer),
+    /// The request is handled again when the writer has done what it waits for.
+    Again(oneshot::Receiver<Applied>, Bytes),
+}
+
+/// What a thread has said.
+enum Said {
+    Lane(LaneAnswer),
+    Writer(Applied, Answer),
+    Again(Bytes),
+}
+
+/// A change that waits for those before it.
+struct InTurn {
+    frame: Bytes,
+    charge: Charge,
+}
+
+/// What a connection waits for.
+enum Event {
+    /// So many bytes were read; none at the end of the peer's.
+    Read(usize),
+    /// The request in flight at this place has got on.
+    Said(usize, Said),
+}
+
+/// What has become of a frame.
 enum Step {
-    /// It is served.
-    Done { consumed: usize },
-    /// Another thread has to be asked.
-    Unfinished { consumed: usize, handled: Handled, opaque: i32, is_oneway: bool },
+    Done,
+    Unfinished(Unfinished),
 }
 
-pub(super) struct Connection<R: Registry> {
+/// A request for another thread, or for later.
+struct Unfinished {
+    handled: Handled,
+    opaque: i32,
+    is_oneway: bool,
+    is_change: bool,
+    is_registration: bool,
+}
+
+pub(super) struct Connection<R: Registry, S> {
     worker: Rc<Worker<R>>,
-    link: Rc<Link>,
-    id: ConnectionId,
-    peer: SocketAddr,
-    /// The peer's peer, as a PROXY header tells.
-    source: Option<SocketAddr>,
-    stream: TcpStream,
+    wire: Wire<S>,
+    peer: Peer,
+    place: Place,
+    account: Arc<Account>,
     decoder: FrameDecoder,
     headers: RequestDecoder,
-    /// What has been read and not served; [`Spare`] when it is empty.
-    input: BytesMut,
-    /// What has been answered and not sent; [`Spare`] when it is empty.
-    output: Vec<u8>,
+    in_flight: Vec<InFlight>,
+    in_turn: VecDeque<InTurn>,
+    /// How long the frame is that is being read, or the least that it holds, ...
+    incoming_bytes: usize,
+    /// ... and the memory for it, once there is some.
+    incoming: Option<Charge>,
+    /// Why nothing more is read.
+    end: Option<End>,
     /// Whether a broker may depend on this connection.
     has_registered: bool,
 }
 
-impl<R: Registry> Connection<R> {
+impl<R: Registry, S: Transport> Connection<R, S> {
     pub(super) fn new(
         worker: Rc<Worker<R>>,
-        link: Rc<Link>,
-        id: ConnectionId,
-        stream: TcpStream,
-        peer: SocketAddr,
+        wire: Wire<S>,
+        peer: Peer,
+        place: Place,
+        account: Arc<Account>,
+        decoder: FrameDecoder,
     ) -> Self {
         Self {
             worker,
-            link,
-            id,
+            wire,
             peer,
-            source: None,
-            stream,
-            decoder: FrameDecoder::new(),
+            place,
+            account,
+            decoder,
             headers: RequestDecoder::new(),
-            input: BytesMut::new(),
-            output: Vec::new(),
+            in_flight: Vec::new(),
+            in_turn: VecDeque::new(),
+            incoming_bytes: 0,
+            incoming: None,
+            end: None,
             has_registered: false,
         }
     }
 
-    /// Serves the connection to its end.
-    pub(super) async fn serve(mut self) {
+    /// Serves the connection to its end, and says why it ended.
+    pub(super) async fn serve(&mut self) -> End {
         let end = match self.serve_frames().await {
             Ok(never) => match never {},
             Err(end) => end,
         };
-        // What was answered before the end is still sent, if that takes no waiting.
-        let counters = &self.worker.shared.counters;
-        match &end {
-            End::Frame(error) => counters.count(Kind::BadFrame, error.reason()),
-            End::Header(error) => counters.count(Kind::BadFrame, error.reason()),
-            End::Closed(reason) => counters.count(Kind::TimedOut, reason),
-            _ => {}
+        if matches!(end, End::Closed(WRITE_STALLED) | End::OverBudget(_)) {
+            self.wire.abort();
         }
-        debug!(peer = %self.peer, source = ?self.source, %end, "connection ends");
+        end
     }
 
-    async fn serve_frames(&mut self) -> Result<std::convert::Infallible, End> {
+    async fn serve_frames(&mut self) -> Result<Infallible, End> {
+        let mut reads_in_a_row = 0;
         loop {
-            self.read().await?;
-            if let Err(end) = self.serve_input().await {
-                if matches!(end, End::Frame(_) | End::Header(_)) {
-                    // The requests before the bad one get their answers.
-                    self.flush().await?;
-                }
+            while self.serve_input()? {
+                self.wire.flush(&self.account).await?;
+            }
+            self.wire.flush(&self.account).await?;
+            if let Some(end) = self.end.take_if(|_| self.in_flight.is_empty()) {
                 return Err(end);
             }
+            if reads_in_a_row == READS_IN_A_ROW_MAX {
+                reads_in_a_row = 0;
+                tokio::task::yield_now().await;
+            }
+            let mut has_waited = false;
+            let event = poll_fn(|context| {
+                let event = self.poll_event(context);
+                has_waited |= event.is_pending();
+                event
+            });
+            match event.await? {
+                Event::Read(0) => self.note_end(End::Peer),
+                Event::Read(_) => reads_in_a_row = if has_waited { 0 } else { reads_in_a_row + 1 },
+                Event::Said(at, said) => {
+                    self.follow(at, said)?;
+                    self.wire.flush(&self.account).await?;
+                }
+            }
         }
     }
 
-    /// Serves every whole frame that has been read.
-    async fn serve_input(&mut self) -> Result<(), End> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, End>> {
+        self.wire.link().check()?;
+        for (at, request) in self.in_flight.iter_mut().enumerate() {
+            if let Poll::Ready(said) = request.stage.poll(context) {
+                return Poll::Ready(said.map(|said| Event::Said(at, said)));
+            }
+        }
+        let may_read = self.end.is_none() && self.requests() < IN_FLIGHT_MAX && self.has_memory();
+        if may_read {
+            let wanted = self.incoming_bytes.saturating_sub(self.wire.input.len());
+            if let Poll::Ready(read) = self.wire.poll_read(context, wanted) {
+                return Poll::Ready(read.map(Event::Read));
+            }
+        }
+        let link = self.wire.link();
+        if link.is_draining() && self.in_flight.is_empty() && self.wire.is_read_out() {
+            return Poll::Ready(Err(End::Drained));
+        }
+        link.owes.set(!may_read || !self.in_flight.is_empty());
+        link.wait(context)
+    }
+
+    /// Requests that are in flight or wait for their turn.
+    fn requests(&self) -> usize {
+        self.in_flight.len() + self.in_turn.len()
+    }
+
+    fn has_change_in_flight(&self) -> bool {
+        self.in_flight.iter().any(|request| request.is_change)
+    }
+
+    /// Nothing more is read. What the peer has asked before a bad frame is still answered; what a peer that is gone has
+    /// asked is dropped, but for the changes.
+    fn note_end(&mut self, end: End) {
+        if matches!(end, End::Peer) {
+            self.in_flight.retain(|request| request.is_change);
+        }
+        self.end = Some(end);
+        self.incoming = None;
+        self.wire.link().reading.set(None);
+    }
+
+    /// Serves every whole frame that has been read; says whether there are more, once the answers are flushed.
+    fn serve_input(&mut self) -> Result<bool, End> {
         let mut at = 0;
-        while let Some(step) = self.serve_frame(at)? {
+        let mut has_served = false;
+        let mut incomplete = None;
+        let mut is_more = false;
+        while self.end.is_none() && self.requests() < IN_FLIGHT_MAX && incomplete.is_none() {
+            if self.wire.output.len() > ANSWER_BYTES {
+                is_more = true;
+                break;
+            }
+            let Self { worker, wire, headers, decoder, account, peer, .. } = self;
+            let step = match decoder.decode(&wire.input[at..], &worker.shared.limits) {
+                Ok(Decoded::Incomplete { length }) => {
+                    incomplete = Some(length);
+                    continue;
+                }
+                Ok(Decoded::Frame(frame)) => {
+                    let is_turn = !self.in_flight.iter().any(|request| request.is_change);
+                    let step = handle(worker, headers, &frame, account, *peer, is_turn, &mut wire.output);
+                    step.map(|step| (step, frame.consumed))
+                }
+                Err(error) => Err(error.into()),
+            };
+            has_served = true;
             match step {
-                Step::Done { consumed } => at += consumed,
-                Step::Unfinished { consumed, handled, opaque, is_oneway } => {
-                    self.input.advance(at);
+                Ok((Step::Done, consumed)) => at += consumed,
+                Ok((Step::Unfinished(request), consumed)) => {
+                    self.wire.consume(at);
                     at = 0;
-                    self.finish(handled, consumed, opaque, is_oneway).await?;
+                    let frame = self.take_frame(consumed);
+                    let charge = self.incoming.take();
+                    self.send(request, frame, charge)?;
                 }
+                Err(end) => self.note_end(end),
             }
-            if self.output.len() > ANSWER_BYTES {
-                self.flush().await?;
-            }
+            self.incoming = None;
         }
-        self.drop_input(at);
-        self.note_incomplete();
-        self.flush().await
+        self.wire.consume(at);
+        self.await_rest(incomplete, has_served);
+        Ok(is_more)
     }
 
-    /// Forgets so many bytes at the start of the input.
-    fn drop_input(&mut self, count: usize) {
-        if count == self.input.len() {
-            // Unlike `advance`, this leaves all room at its end.
-            self.input.clear();
-        } else {
-            self.input.advance(count);
-        }
-    }
-
-    /// Serves the frame that begins at `at`; `None` when it is not whole.
-    fn serve_frame(&mut self, at: usize) -> Result<Option<Step>, End> {
-        let Self { worker, decoder, headers, input, output, .. } = self;
-        let frame = match decoder.decode(&input[at..], &worker.shared.limits)? {
-            Decoded::Incomplete => return Ok(None),
-            Decoded::Proxy(header) => {
-                self.source = header.source;
-                return Ok(Some(Step::Done { consumed: header.consumed }));
-            }
-            Decoded::Frame(frame) => frame,
+    /// Remembers what is needed for the rest of a frame, and since when the peer owes it.
+    fn await_rest(&mut self, incomplete: Option<usize>, has_served: bool) {
+        let link = self.wire.link();
+        let have = self.wire.input.len();
+        let Some(length) = incomplete.filter(|_| have > 0) else {
+            link.reading.set(None);
+            self.incoming_bytes = 0;
+            return;
         };
-        let consumed = frame.consumed;
-        let request = headers.decode(&frame, &worker.shared.limits)?;
-        if request.is_response() {
-            // We have asked nothing over this connection.
-            return Ok(Some(Step::Done { consumed }));
-        }
-        let call =
-            Call { request: &request, body: frame.body, connection: self.id, peer: self.peer, source: self.source };
-        let start = output.len();
-        let handled = worker.service.borrow_mut().handle(call, output);
-        let (opaque, is_oneway) = (request.opaque, request.is_oneway());
-        if matches!(handled, Handled::Answered) {
-            if is_oneway {
-                output.truncate(start);
-            }
-            return Ok(Some(Step::Done { consumed }));
-        }
-        self.has_registered |= RequestCode::from_wire(request.code) == Some(RequestCode::RegisterBroker);
-        Ok(Some(Step::Unfinished { consumed, handled, opaque, is_oneway }))
+        self.incoming_bytes = length.max(INCOMPLETE_BYTES_MIN);
+        let since = link.reading.get().filter(|_| !has_served).map_or(self.worker.room.now.get(), |(since, _)| since);
+        link.reading.set(Some((since, have)));
     }
 
-    /// Finishes the request at the start of the input, which needs another thread.
-    async fn finish(&mut self, handled: Handled, consumed: usize, opaque: i32, is_oneway: bool) -> Result<(), End> {
-        self.flush().await?;
-        let (command, answer) = match handled {
-            Handled::Answered => return Ok(()),
-            Handled::Change(command, Answer::Again) => {
-                self.worker.writer.execute(command).await?;
-                return Ok(());
-            }
-            Handled::Change(command, answer) => {
-                self.input.advance(consumed);
-                (command, answer)
-            }
-            Handled::Deferred(queue) => {
-                let frame = self.take_frame(consumed);
-                let Reply { answer, handled } = self.defer(queue, frame).await?;
-                match handled {
-                    Handled::Change(command, answer) => (command, answer),
-                    Handled::Answered | Handled::Deferred(_) => {
-                        if !is_oneway {
-                            // Written from where it was made, and the buffer for small answers is kept.
-                            let kept = std::mem::replace(&mut self.output, answer);
-                            self.flush().await?;
-                            self.output = kept;
-                        }
-                        return Ok(());
-                    }
-                }
-            }
-        };
-        let applied = self.worker.writer.execute(command).await?;
-        if !is_oneway {
-            self.worker.service.borrow().answer_change(opaque, answer, &applied, &mut self.output);
+    /// Whether there is memory for the frame that is being read; asks for it.
+    fn has_memory(&mut self) -> bool {
+        let held = self.incoming.as_ref().map_or(0, Charge::bytes);
+        if held >= self.incoming_bytes {
+            return true;
         }
-        Ok(())
+        self.incoming = None;
+        self.incoming = self.charge(self.incoming_bytes);
+        let link = self.wire.link();
+        // The worker wakes it now and then.
+        link.lacks_memory.set(self.incoming.is_none());
+        if self.incoming.is_none() {
+            link.reading.set(None);
+        }
+        self.incoming.is_some()
     }
 
-    async fn defer(&self, queue: Queue, frame: Bytes) -> Result<Reply, BackgroundStopped> {
-        self.worker.background.handle(queue, frame, self.id, self.peer, self.source).await
+    fn charge(&self, bytes: usize) -> Option<Charge> {
+        let charge = self.account.charge(bytes).ok();
+        if charge.is_none() {
+            self.worker.budget.note_short(self.worker.shared.clock.now());
+        }
+        charge
     }
 
     fn take_frame(&mut self, consumed: usize) -> Bytes {
         if consumed > COPIED_BYTES_MAX {
-            return self.input.split_to(consumed).freeze();
+            return self.wire.input.split_to(consumed).freeze();
         }
-        let frame = Bytes::copy_from_slice(&self.input[..consumed]);
-        self.input.advance(consumed);
+        let frame = Bytes::copy_from_slice(&self.wire.input[..consumed]);
+        self.wire.consume(consumed);
         frame
     }
 
-    /// Remembers since when the peer owes the rest of a frame.
-    fn note_incomplete(&self) {
-        let reading = match (self.input.len(), self.link.reading.get()) {
-            (0, _) => None,
-            (bytes, Some((since, before))) if bytes > before => Some((since, bytes)),
-            (bytes, _) => Some((self.worker.now.get(), bytes)),
-        };
-        self.link.reading.set(reading);
-    }
-
-    /// Reads at least one byte.
-    async fn read(&mut self) -> Result<(), End> {
-        let Self { worker, link, stream, input, output, .. } = self;
-        let read = poll_fn(|context| {
-            if let Fate::Closed(reason) = link.fate.get() {
-                return Poll::Ready(Err(End::Closed(reason)));
-            }
-            worker.spare.lend(input, output);
-            if input.capacity() - input.len() < READ_BYTES / 2 {
-                input.reserve(input.len().clamp(READ_BYTES, READ_BYTES_MAX));
-            }
-            match poll_read_buf(Pin::new(&mut *stream), context, input) {
-                Poll::Ready(Ok(read)) => Poll::Ready(Ok(read)),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
-                // What the peer has sent may be there before the poller has told.
-                Poll::Pending if link.fate.get() == Fate::Draining && ioctl_fionread(&*stream).unwrap_or(0) == 0 => {
-                    Poll::Ready(Err(End::Drained))
-                }
-                Poll::Pending => {
-                    worker.spare.take_back(input, output);
-                    link.wait(context)
-                }
-            }
-        })
-        .await?;
-        link.heard.set(worker.now.get());
-        if read == 0 { Err(End::Peer) } else { Ok(()) }
-    }
-
-    /// Sends all answers.
-    async fn flush(&mut self) -> Result<(), End> {
-        let Self { worker, link, stream, output, .. } = self;
-        let mut sent = 0;
-        while sent < output.len() {
-            sent += poll_fn(|context| {
-                if let Fate::Closed(reason) = link.fate.get() {
-                    return Poll::Ready(Err(End::Closed(reason)));
-                }
-                match Pin::new(&mut *stream).poll_write(context, &output[sent..]) {
-                    Poll::Ready(Ok(0)) => Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into())),
-                    Poll::Ready(written) => Poll::Ready(written.map_err(End::from)),
-                    Poll::Pending => {
-                        if link.writing.get().is_none() {
-                            link.writing.set(Some(worker.now.get()));
-                        }
-                        link.wait(context)
+    /// Gives a request to the thread for it, or keeps it until its turn comes.
+    fn send(&mut self, request: Unfinished, frame: Bytes, charge: Option<Charge>) -> Result<(), End> {
+        let Unfinished { handled, opaque, is_oneway, is_change, is_registration } = request;
+        self.has_registered |= is_registration;
+        let (stage, charge) = match handled {
+            Handled::Answered => return Ok(()),
+            Handled::Change(command, Answer::Again) => (Stage::Again(self.worker.writer.send(command)?, frame), charge),
+            Handled::Change(command, answer) => (Stage::Writer(self.worker.writer.send(command)?, answer), charge),
+            Handled::Deferred(_) | Handled::OutOfTurn => {
+                let Some(charge) = charge.or_else(|| self.charge(frame.len())) else {
+                    if !is_oneway {
+                        self.worker.service.borrow().busy(opaque, &mut self.wire.output);
                     }
-                }
-            })
-            .await?;
-            link.writing.set(None);
-            link.heard.set(worker.now.get());
-        }
-        output.clear();
+                    return Ok(());
+                };
+                let Handled::Deferred(lane) = handled else {
+                    self.in_turn.push_back(InTurn { frame, charge });
+                    return Ok(());
+                };
+                let Peer { address: peer, source, .. } = self.peer;
+                let arrived = self.worker.shared.clock.now();
+                let job = Job { frame, peer, source, account: Arc::clone(&self.account), charge, arrived };
+                (Stage::Lane(self.worker.lanes.push(lane, job)), None)
+            }
+        };
+        self.in_flight.push(InFlight { stage, opaque, is_oneway, is_change, charge });
         Ok(())
     }
-}
 
-impl Spare {
-    fn lend(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
-        if input.capacity() == 0 {
-            *input = self.input.take();
+    /// Goes on with a request after what a thread has said of it.
+    fn follow(&mut self, at: usize, said: Said) -> Result<(), End> {
+        if let Said::Lane(LaneAnswer { handled: Handled::Change(command, answer), charge, .. }) = said {
+            let request = &mut self.in_flight[at];
+            request.stage = Stage::Writer(self.worker.writer.send(command)?, answer);
+            request.charge = charge;
+            return Ok(());
         }
-        if output.capacity() == 0 {
-            *output = self.output.take();
+        let InFlight { opaque, is_oneway, .. } = self.in_flight.swap_remove(at);
+        let output = &mut self.wire.output;
+        match said {
+            Said::Lane(LaneAnswer { head, body, .. }) if !is_oneway => {
+                output.extend_from_slice(&head);
+                body.into_iter().for_each(|body| self.wire.share(body));
+            }
+            Said::Lane(_) => {}
+            Said::Writer(applied, answer) => {
+                if matches!(applied.outcome, Outcome::Registered(_)) {
+                    self.place.has_brokers();
+                    self.account.note_brokers();
+                }
+                if !is_oneway {
+                    self.worker.service.borrow().answer_change(opaque, answer, &applied, output);
+                }
+            }
+            Said::Again(frame) => self.serve_held(frame, None)?,
         }
+        while !self.has_change_in_flight()
+            && let Some(InTurn { frame, charge }) = self.in_turn.pop_front()
+        {
+            self.serve_held(frame, Some(charge))?;
+        }
+        Ok(())
     }
 
-    /// Takes what a connection that waits does not need.
-    fn take_back(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
-        if input.is_empty() {
-            let input = std::mem::take(input);
-            if (1..=KEPT_BYTES_MAX).contains(&input.capacity()) {
-                self.input.set(input);
-            }
+    /// Serves a frame that was kept.
+    fn serve_held(&mut self, bytes: Bytes, charge: Option<Charge>) -> Result<(), End> {
+        let Self { worker, wire, headers, account, peer, .. } = self;
+        let Decoded::Frame(frame) = FrameDecoder::new().decode(&bytes, &worker.shared.limits)? else { return Ok(()) };
+        match handle(worker, headers, &frame, account, *peer, true, &mut wire.output)? {
+            Step::Done => Ok(()),
+            Step::Unfinished(request) => self.send(request, bytes, charge),
         }
-        if output.is_empty() {
-            let output = std::mem::take(output);
-            if (1..=KEPT_BYTES_MAX).contains(&output.capacity()) {
-                self.output.set(output);
+    }
+}
+
+/// Handles the request of a frame as far as the worker does.
+fn handle<R: Registry>(
+    worker: &Worker<R>,
+    headers: &mut RequestDecoder,
+    frame: &Frame<'_>,
+    account: &Arc<Account>,
+    peer: Peer,
+    is_turn: bool,
+    output: &mut Vec<u8>,
+) -> Result<Step, End> {
+    let request = headers.decode(frame, &worker.shared.limits)?;
+    if request.is_response() {
+        // We have asked nothing over this connection.
+        return Ok(Step::Done);
+    }
+    let Peer { id: connection, address: peer, source } = peer;
+    let call = Call { request: &request, body: frame.body, account, connection, peer, source, arrived: None };
+    let start = output.len();
+    let handled = worker.service.borrow_mut().handle(call, is_turn, output);
+    let is_oneway = request.is_oneway();
+    if matches!(handled, Handled::Answered) {
+        if is_oneway {
+            output.truncate(start);
+        }
+        return Ok(Step::Done);
+    }
+    Ok(Step::Unfinished(Unfinished {
+        handled,
+        opaque: request.opaque,
+        is_oneway,
+        is_change: is_change::<R::Reader>(request.code),
+        is_registration: RequestCode::from_wire(request.code) == Some(RequestCode::RegisterBroker),
+    }))
+}
+
+impl Stage {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Said, End>> {
+        match self {
+            Self::Lane(answer) => {
+                Pin::new(answer).poll(context).map(|said| said.map(Said::Lane).map_err(|_| End::LaneStopped))
+            }
+            Self::Writer(applied, answer) => {
+                let said = Pin::new(applied).poll(context).map_err(|_| WriterStopped.into());
+                said.map_ok(|applied| Said::Writer(applied, std::mem::replace(answer, Answer::Success)))
+            }
+            Self::Again(applied, frame) => {
+                let said = Pin::new(applied).poll(context);
+                said.map(|said| said.map(|_| Said::Again(std::mem::take(frame))).map_err(|_| WriterStopped.into()))
             }
         }
     }
 }
 
-impl<R: Registry> Drop for Connection<R> {
+impl<R: Registry, S> Drop for Connection<R, S> {
     fn drop(&mut self) {
-        self.worker.forget(self.id);
-        if self.has_registered {
-            self.worker.writer.submit(Command::Disconnect(self.id));
+        let Self { worker, peer, has_registered, .. } = self;
+        // A server that leaves has closed the connection itself, or might have.
+        if *has_registered && worker.shared.phase.removes() {
+            worker.writer.submit(Command::Disconnect(peer.id));
         }
     }
 }

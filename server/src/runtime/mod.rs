@@ -5,19 +5,30 @@
 //! | `control` (the caller of [`Server::run`]) | accepting, signals, the scan for silent brokers, notices to brokers | normal |
 //! | `worker-N` | the connections, and every lookup | normal |
 //! | `writer` | changes of the registry, one at a time | normal |
-//! | `decode` | inflating and parsing of registrations | low |
-//! | `scan` | queries that look at everything | low |
+//! | `register`, `decode` | reading registrations: small ones, large ones | low |
+//! | `cluster`, `scan` | queries that look at all brokers, at all topics | low |
 //! | `storage` | KV and configuration files | normal |
 //!
-//! A request goes from its connection to at most two of these threads, one after the other, and the connection waits for
-//! each before it takes its next request: requests of one connection are served in their order, no queue holds more
-//! entries than there are connections, and whoever sends more than is served waits in its own socket.
+//! ```text
+//!   accept ─> place? ─> doors ─> connection ──┬──────────────> answer        server ─ worker ─ entry ─ connection
+//!             (peers)   (entry)  (frames)     ├─> lane ───┬──> answer        lanes
+//!                                   memory?   │           v
+//!                                   (peers)   └────────> writer ─> answer    writer
+//! ```
+//!
+//! A request goes from its connection to at most two of the other threads, one after the other. A connection has a bounded
+//! number of requests under way, whose bytes are charged to the [budget](crate::peers); whoever sends more waits in its own
+//! socket. Threads without which the server must not go on are [started](thread) as such: one that dies ends the process.
 
-mod background;
 mod connection;
+pub mod descriptors;
+mod entry;
+mod lanes;
 mod liveness;
 mod notifier;
 mod server;
+mod thread;
+mod wire;
 mod worker;
 mod writer;
 

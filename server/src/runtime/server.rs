@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use registry_core::{Command, ConnectionId, Registry};
@@ -20,11 +20,13 @@ use tokio::{
     sync::mpsc,
     time::sleep,
 };
-use tracing::{debug, info, warn};
+use tracing::{Level, debug, info, warn};
 
 use super::{
-    background::Background,
-    liveness::{self, Departures},
+    descriptors::{self, TooFewFiles},
+    entry::Accepted,
+    lanes::Lanes,
+    liveness::{self, Attendance, ConnectionCloser},
     notifier,
     worker::{self, WorkerMessage},
     writer::{self, Consequences, WriterHandle},
@@ -33,14 +35,18 @@ use crate::{
     clock::Clock,
     config::{Config, Settings},
     counters::{Counters, Kind},
-    kv::{KvLimits, KvOpenError, KvStore},
+    kv::{KvLimits, KvOpenError, KvStore, WhenUnwritable},
     limits::Limits,
+    logging::{self, Limit},
+    memory,
+    origins::Origins,
+    peers::{Budget, Sources},
     remoting::Encoder,
     service::{Phase, Shared},
 };
 
-/// File descriptors that are not for connections: listener, files, pollers, connections to brokers that come and go.
-const RESERVED_FILES: u64 = 64;
+/// How long after the time to drain its connections a worker may take to end.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often the counters are written to the log, when they have changed.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -59,6 +65,9 @@ pub enum ServerError {
     /// The KV store cannot be opened.
     #[error(transparent)]
     Kv(#[from] KvOpenError),
+    /// There are too few file descriptors.
+    #[error(transparent)]
+    Files(#[from] TooFewFiles),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
@@ -73,13 +82,15 @@ pub struct Server {
     writer: WriterHandle,
     workers: Vec<WorkerThread>,
     notices: mpsc::Receiver<notifier::Notice>,
-    connections_max: usize,
+    sources: Arc<Sources>,
+    budget: Arc<Budget>,
 }
 
 struct WorkerThread {
     thread: JoinHandle<()>,
     messages: mpsc::UnboundedSender<WorkerMessage>,
     open: Arc<AtomicUsize>,
+    attendance: Attendance,
 }
 
 impl Server {
@@ -90,18 +101,25 @@ impl Server {
     pub fn start<R: Registry>(settings: Settings) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         let config = settings.config();
-        let kv = KvStore::open(&config.kv_config_path, KvLimits::default())?;
+        let connections_max = descriptors::connections_max(config)?;
+        let when_unwritable = if config.kv_in_memory { WhenUnwritable::KeepInMemory } else { WhenUnwritable::Refuse };
+        let kv = KvStore::open(&config.kv_config_path, KvLimits::default(), when_unwritable)?;
         let listener = listen(config)?;
         let local_addr = listener.local_addr()?;
         settings.set_bound_port(local_addr.port());
 
-        let limits = Limits { frame_bytes_max: config.frame_bytes_max, ..Limits::default() };
+        let limits = Limits {
+            frame_bytes_max: config.frame_bytes_max,
+            header_bytes_max: config.header_bytes_max,
+            ..Limits::default()
+        };
         let shared = Arc::new(Shared {
             clock: Clock::start(),
             counters: Arc::default(),
             encoder: Encoder::new(config.serialize_type, &limits),
             kv,
             limits,
+            origins: Origins::default(),
             phase: Phase::default(),
             config: settings,
         });
@@ -111,27 +129,30 @@ impl Server {
         let (notice_sender, notices) = mpsc::channel(notifier::NOTICES_MAX);
         let consequences = Consequences {
             shared: Arc::clone(&shared),
-            departures: Departures::new(channels.iter().map(|(sender, _)| sender.clone()).collect()),
+            closer: ConnectionCloser::new(channels.iter().map(|(sender, _)| sender.clone()).collect()),
             notices: notice_sender,
         };
         let writer = writer::spawn(publisher, consequences)?;
-        let background = Background::start(&registry, &shared, &writer)?;
+        let lanes = Lanes::start(&registry, &shared, &writer)?;
+        let budget = Budget::new(config.memory_bytes_max);
+        let sources = Sources::new(connections_max, config.connections_per_ip_max, shared.clock);
         let mut workers = Vec::with_capacity(channels.len());
         for (number, (messages, receiver)) in channels.into_iter().enumerate() {
-            let open = Arc::new(AtomicUsize::new(0));
-            let thread = worker::spawn(
-                format!("worker-{number}"),
-                Arc::clone(&registry),
-                Arc::clone(&shared),
-                writer.clone(),
-                background.clone(),
-                Arc::clone(&open),
-                receiver,
-            )?;
-            workers.push(WorkerThread { thread, messages, open });
+            let (open, attendance) = (Arc::default(), Attendance::default());
+            let setup = worker::Setup {
+                registry: Arc::clone(&registry),
+                shared: Arc::clone(&shared),
+                writer: writer.clone(),
+                lanes: lanes.clone(),
+                budget: Arc::clone(&budget),
+                attendance: attendance.clone(),
+                open: Arc::clone(&open),
+                messages: receiver,
+            };
+            let thread = worker::spawn(&format!("worker-{number}"), setup)?;
+            workers.push(WorkerThread { thread, messages, open, attendance });
         }
-        let connections_max = connections_max();
-        Ok(Self { runtime, listener, local_addr, shared, writer, workers, notices, connections_max })
+        Ok(Self { runtime, listener, local_addr, shared, writer, workers, notices, sources, budget })
     }
 
     /// The address that the server listens on.
@@ -149,16 +170,18 @@ impl Server {
     /// # Errors
     /// When the listener cannot be used.
     pub fn run(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { runtime, listener, shared, writer, workers, notices, connections_max, .. } = self;
+        let Self { runtime, listener, local_addr, shared, writer, workers, notices, sources, budget } = self;
         let deletes = shared.config.live().delete_topic_with_broker_registration();
         writer.submit(Command::DeleteTopicWithRegistration(deletes));
         runtime.block_on(async {
             let listener = TcpListener::from_std(listener)?;
             let interval = shared.config.config().scan_not_active_broker_interval;
-            tokio::task::spawn_local(liveness::scan(interval, writer));
-            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), notices));
-            tokio::task::spawn_local(report(Arc::clone(&shared)));
-            let mut dealer = Dealer { shared: &shared, workers: &workers, connections_max, last_id: 0 };
+            let attendances = workers.iter().map(|worker| worker.attendance.clone()).collect();
+            tokio::task::spawn_local(liveness::scan(interval, Arc::clone(&shared), attendances, writer));
+            tokio::task::spawn_local(notifier::run(Arc::clone(&shared), local_addr.port(), notices));
+            tokio::task::spawn_local(report(Arc::clone(&shared), budget));
+            tokio::task::spawn_local(release_memory());
+            let mut dealer = Dealer { shared: &shared, workers: &workers, sources: &sources, last_id: 0 };
             let config = shared.config.config();
             {
                 let accepting = accept(&listener, &mut dealer);
@@ -167,6 +190,8 @@ impl Server {
                     never = &mut accepting => match never {},
                     () = &mut shutdown => {}
                 }
+                // From here on a connection that ends may be one that we have closed.
+                shared.phase.leave();
                 if config.enable_shutdown_gracefully {
                     info!(wait = ?config.shutdown_wait_time, "sending clients away");
                     shared.phase.send_away();
@@ -183,13 +208,16 @@ impl Server {
             }
             Ok::<_, io::Error>(())
         })?;
-        info!("stopping");
+        logging::count_losses(&shared.counters);
+        info!(counters = shared.counters.report(), "stopping");
         for worker in &workers {
             // A worker that has ended is drained.
             let _ = worker.messages.send(WorkerMessage::Drain);
         }
-        for worker in workers {
-            let _ = worker.thread.join();
+        // No peer decides how long this takes.
+        let deadline = Instant::now() + shared.config.config().drain_timeout + END_TIMEOUT;
+        while !workers.iter().all(|worker| worker.thread.is_finished()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
     }
@@ -218,25 +246,10 @@ fn listen(config: &Config) -> Result<std::net::TcpListener, ServerError> {
         socket.listen(config.server_socket_backlog)?;
         Ok(socket.into())
     };
-    bind().map_err(|source| ServerError::Bind {
-        address: format!("{}:{}", config.bind_address, config.listen_port),
-        source,
-    })
+    bind().map_err(|source| ServerError::Bind { address: config.address_with(config.listen_port), source })
 }
 
-/// As many connections as there are file descriptors, but for a few; asks the system for all that it allows.
-fn connections_max() -> usize {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-        if setrlimit(Resource::Nofile, raised).is_ok() {
-            limit = raised;
-        }
-    }
-    let files = limit.current.unwrap_or(u64::MAX);
-    usize::try_from(files.saturating_sub(RESERVED_FILES).max(1)).unwrap_or(usize::MAX)
-}
+static ACCEPT_FAILED: Limit = Limit::once_a_minute(Level::WARN, "accept_failed");
 
 /// Accepts connections, for ever.
 async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert::Infallible {
@@ -245,7 +258,9 @@ async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert
             Ok((stream, peer)) => dealer.deal(stream, peer),
             Err(error) => {
                 // No descriptor is free, most likely: some will be. The server never ends for it.
-                warn!(%error, "cannot accept a connection");
+                if ACCEPT_FAILED.admits() {
+                    warn!(%error, "cannot accept a connection");
+                }
                 dealer.shared.counters.count(Kind::Rejected, "accept_failed");
                 sleep(Duration::from_millis(20)).await;
             }
@@ -257,19 +272,21 @@ async fn accept(listener: &TcpListener, dealer: &mut Dealer<'_>) -> std::convert
 struct Dealer<'a> {
     shared: &'a Shared,
     workers: &'a [WorkerThread],
-    connections_max: usize,
+    sources: &'a Arc<Sources>,
     last_id: u64,
 }
 
 impl Dealer<'_> {
     fn deal(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
-        let Self { shared, workers, connections_max, last_id } = self;
-        let open: usize = workers.iter().map(|worker| worker.open.load(Ordering::Relaxed)).sum();
-        if open >= *connections_max {
-            shared.counters.count(Kind::Rejected, "too_many");
-            debug!(%peer, connections_max, "one connection too many");
-            return;
-        }
+        let Self { shared, workers, sources, last_id } = self;
+        let place = match sources.enter(peer.ip()) {
+            Ok(place) => place,
+            Err(crowded) => {
+                shared.counters.count(Kind::Rejected, crowded.reason());
+                debug!(%peer, %crowded, "a connection is refused");
+                return;
+            }
+        };
         if stream.set_nodelay(true).is_err() {
             shared.counters.count(Kind::Rejected, "not_registered");
             return;
@@ -277,20 +294,30 @@ impl Dealer<'_> {
         let Some(worker) = workers.iter().min_by_key(|worker| worker.open.load(Ordering::Relaxed)) else { return };
         *last_id += 1;
         worker.open.fetch_add(1, Ordering::Relaxed);
-        if worker.messages.send(WorkerMessage::Accepted(stream, peer, ConnectionId(*last_id))).is_err() {
+        let accepted = Accepted { stream, peer, id: ConnectionId(*last_id), place };
+        if worker.messages.send(WorkerMessage::Accepted(accepted)).is_err() {
             worker.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
+/// Gives free memory back to the system, for ever.
+async fn release_memory() {
+    loop {
+        sleep(memory::RELEASE_INTERVAL).await;
+        memory::release();
+    }
+}
+
 /// Writes the counters to the log when they have changed.
-async fn report(shared: Arc<Shared>) {
+async fn report(shared: Arc<Shared>, budget: Arc<Budget>) {
     let mut last = String::new();
     loop {
         sleep(REPORT_INTERVAL).await;
+        logging::count_losses(&shared.counters);
         let report = shared.counters.report();
         if report != last {
-            info!(counters = report, "counters");
+            info!(counters = report, memory_bytes = budget.used(), "counters");
             last = report;
         }
     }

@@ -4,7 +4,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     io,
-    net::SocketAddr,
     rc::Rc,
     sync::{
         Arc,
@@ -21,15 +20,21 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
-use tracing::{debug, error};
+use tracing::{Level, debug, error};
 
 use super::{
-    background::Background,
-    connection::{Connection, Link, Spare},
+    connection::WRITE_STALLED,
+    entry::{self, Accepted},
+    lanes::Lanes,
+    liveness::Attendance,
+    thread::spawn_critical,
+    wire::{BufferPool, Link},
     writer::WriterHandle,
 };
 use crate::{
     counters::Kind,
+    logging::Limit,
+    peers::Budget,
     service::{Service, Shared},
 };
 
@@ -37,7 +42,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum WorkerMessage {
     /// A new connection for this worker.
-    Accepted(std::net::TcpStream, SocketAddr, ConnectionId),
+    Accepted(Accepted),
     /// Close a connection, if it has it.
     Close(ConnectionId),
     /// Answer what has been sent, close every connection, and end.
@@ -46,26 +51,48 @@ pub(crate) enum WorkerMessage {
 
 /// Step of the coarse clock, and how often connections are looked at: limits of time are kept to within this.
 const TICK: Duration = Duration::from_millis(250);
-/// How long the rest of a frame may be on its way, in milliseconds (hyper's limit for a header), and ...
-const FRAME_READ_TIMEOUT_MS: u64 = 30_000;
-/// ... how many bytes of it buy one more millisecond: a registration of 16 MiB may take four minutes more.
+/// The most that the coarse clock goes on at a time, in milliseconds. What the worker comes late by (it was paused, or busy) is
+/// not the silence of its peers.
+const TICK_MS_MAX: u64 = 2 * TICK.as_millis() as u64;
+/// How many bytes of a frame buy one more millisecond for the rest: a registration of 16 MiB may take four minutes more.
 const FRAME_BYTES_PER_MS: u64 = 64;
-/// How long a peer may take no byte of its answers, in milliseconds.
-const WRITE_STALL_TIMEOUT_MS: u64 = 15_000;
-/// How long connections may take to be drained at the end; one that takes no answers is cut before.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// While others wait for memory: how long a peer may owe the rest of a frame, or take no byte of its answers, in
+/// milliseconds.
+const TIMEOUT_MS_WHEN_SHORT: u64 = 2_000;
+
+/// What all connections of one worker share, whatever strategy the registry has.
+#[derive(Default)]
+pub(super) struct Room {
+    pub(super) buffers: BufferPool,
+    /// The coarse clock, in milliseconds. It counts the time in which the worker was at work.
+    pub(super) now: Cell<u64>,
+}
 
 /// What the connections of one worker share.
 pub(super) struct Worker<R: Registry> {
     pub(super) service: RefCell<Service<R::Reader>>,
     pub(super) shared: Arc<Shared>,
     pub(super) writer: WriterHandle,
-    pub(super) background: Background,
-    pub(super) spare: Spare,
-    /// The coarse clock, in milliseconds.
-    pub(super) now: Cell<u64>,
+    pub(super) lanes: Lanes,
+    pub(super) budget: Arc<Budget>,
+    pub(super) room: Rc<Room>,
+    ticked: Cell<u64>,
+    attendance: Attendance,
     links: RefCell<HashMap<ConnectionId, Rc<Link>, foldhash::fast::RandomState>>,
     open: Arc<AtomicUsize>,
+}
+
+/// What a worker is started with.
+pub(super) struct Setup<R> {
+    pub(super) registry: Arc<R>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) writer: WriterHandle,
+    pub(super) lanes: Lanes,
+    pub(super) budget: Arc<Budget>,
+    pub(super) attendance: Attendance,
+    /// Counts its connections; whoever sends it one has counted it.
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) messages: mpsc::UnboundedReceiver<WorkerMessage>,
 }
 
 impl<R: Registry> Worker<R> {
@@ -76,37 +103,33 @@ impl<R: Registry> Worker<R> {
     }
 }
 
-/// Starts a worker thread. `open` counts its connections; whoever sends it one has counted it.
-pub(super) fn spawn<R: Registry>(
-    name: String,
-    registry: Arc<R>,
-    shared: Arc<Shared>,
-    writer: WriterHandle,
-    background: Background,
-    open: Arc<AtomicUsize>,
-    messages: mpsc::UnboundedReceiver<WorkerMessage>,
-) -> io::Result<thread::JoinHandle<()>> {
-    thread::Builder::new().name(name).spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-        let runtime = match runtime {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                error!(%error, "a worker cannot start");
-                return;
-            }
-        };
+/// Starts a worker thread.
+///
+/// # Errors
+/// As [`spawn_critical`]: also when its runtime cannot be built.
+pub(super) fn spawn<R: Registry>(name: &str, setup: Setup<R>) -> io::Result<thread::JoinHandle<()>> {
+    let prepare = || {
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        let Setup { registry, shared, writer, lanes, budget, attendance, open, messages } = setup;
+        let room = Rc::new(Room::default());
+        let now = shared.clock.now();
+        room.now.set(now.0);
+        attendance.note(now);
         let worker: Rc<Worker<R>> = Rc::new(Worker {
             service: RefCell::new(Service::new(registry.reader(), Arc::clone(&shared))),
-            now: Cell::new(shared.clock.now().0),
             shared,
             writer,
-            background,
-            spare: Spare::default(),
+            lanes,
+            budget,
+            room,
+            ticked: Cell::new(now.0),
+            attendance,
             links: RefCell::default(),
             open,
         });
-        runtime.block_on(run(worker, messages));
-    })
+        Ok((runtime, worker, messages))
+    };
+    spawn_critical(name, prepare, |(runtime, worker, messages)| runtime.block_on(run(worker, messages)))
 }
 
 async fn run<R: Registry>(worker: Rc<Worker<R>>, mut messages: mpsc::UnboundedReceiver<WorkerMessage>) {
@@ -115,7 +138,7 @@ async fn run<R: Registry>(worker: Rc<Worker<R>>, mut messages: mpsc::UnboundedRe
     loop {
         tokio::select! {
             message = messages.recv() => match message {
-                Some(WorkerMessage::Accepted(stream, peer, id)) => accept(&worker, stream, peer, id),
+                Some(WorkerMessage::Accepted(accepted)) => accept(&worker, accepted),
                 Some(WorkerMessage::Close(id)) => {
                     if let Some(link) = worker.links.borrow().get(&id) {
                         link.close("abandoned");
@@ -133,12 +156,13 @@ async fn run<R: Registry>(worker: Rc<Worker<R>>, mut messages: mpsc::UnboundedRe
             tick(&worker);
         }
     };
-    if timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+    if timeout(worker.shared.config.config().drain_timeout, drained).await.is_err() {
         debug!(left = worker.links.borrow().len(), "connections that could not be drained are cut");
     }
 }
 
-fn accept<R: Registry>(worker: &Rc<Worker<R>>, stream: std::net::TcpStream, peer: SocketAddr, id: ConnectionId) {
+fn accept<R: Registry>(worker: &Rc<Worker<R>>, accepted: Accepted) {
+    let Accepted { stream, peer, id, place } = accepted;
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
@@ -148,39 +172,58 @@ fn accept<R: Registry>(worker: &Rc<Worker<R>>, stream: std::net::TcpStream, peer
             return;
         }
     };
-    let link = Rc::new(Link::new(worker.now.get()));
+    let link = Rc::new(Link::new(worker.room.now.get()));
     worker.links.borrow_mut().insert(id, Rc::clone(&link));
-    let connection = Connection::new(Rc::clone(worker), link, id, stream, peer);
-    let serving = tokio::task::spawn_local(connection.serve());
+    let serving = tokio::task::spawn_local(entry::serve(Rc::clone(worker), link, stream, peer, id, place));
     let shared = Arc::clone(&worker.shared);
     tokio::task::spawn_local(async move {
         if let Err(failed) = serving.await
             && failed.is_panic()
         {
-            error!(%peer, "a handler has panicked; its connection is closed");
+            static PANICS: Limit = Limit::new(Level::ERROR, "handler_panic");
+            if PANICS.admits() {
+                error!(%peer, "a handler has panicked; its connection is closed");
+            }
             shared.counters.count(Kind::Failure, "handler_panic");
         }
     });
 }
 
-/// Moves the coarse clock and closes the connections whose time is over.
+/// Moves the coarse clock, closes the connections whose time is over, and wakes those that wait for memory.
 fn tick<R: Registry>(worker: &Worker<R>) {
-    let now = worker.shared.clock.now().0;
-    worker.now.set(now);
+    let clock = worker.shared.clock.now();
+    worker.attendance.note(clock);
+    let since = clock.0.saturating_sub(worker.ticked.replace(clock.0));
+    let now = worker.room.now.get() + since.min(TICK_MS_MAX);
+    worker.room.now.set(now);
     // A worker without requests must not keep an old state of the registry alive.
     worker.service.borrow_mut().refresh();
-    let idle_ms = worker.shared.config.config().server_channel_max_idle_time.map(|idle| idle.as_millis() as u64);
+
+    let config = worker.shared.config.config();
+    let is_short = worker.budget.is_short(clock);
+    let limit_ms = |limit: Duration| {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        if is_short { limit_ms.min(TIMEOUT_MS_WHEN_SHORT) } else { limit_ms }
+    };
+    let (read_ms, write_ms) = (limit_ms(config.frame_read_timeout), limit_ms(config.write_stall_timeout));
+    let idle_ms = config.server_channel_max_idle_time.map(|idle| idle.as_millis() as u64);
     for link in worker.links.borrow().values() {
+        if link.owes.get() {
+            link.heard.set(now);
+        }
         let silent_ms = now.saturating_sub(link.heard.get());
-        let frame_is_late = link.reading.get().is_some_and(|(since, bytes)| {
-            now.saturating_sub(since) > FRAME_READ_TIMEOUT_MS + bytes as u64 / FRAME_BYTES_PER_MS
-        });
-        if link.writing.get().is_some_and(|since| now.saturating_sub(since) > WRITE_STALL_TIMEOUT_MS) {
-            link.close("write_stalled");
-        } else if frame_is_late {
+        let is_frame_late = link
+            .reading
+            .get()
+            .is_some_and(|(since, bytes)| now.saturating_sub(since) > read_ms + bytes as u64 / FRAME_BYTES_PER_MS);
+        if link.writing.get().is_some_and(|since| now.saturating_sub(since) > write_ms) {
+            link.close(WRITE_STALLED);
+        } else if is_frame_late {
             link.close("frame_incomplete");
         } else if idle_ms.is_some_and(|idle_ms| silent_ms > idle_ms) {
             link.close("idle");
+        } else if link.lacks_memory.get() {
+            link.wake();
         }
     }
 }

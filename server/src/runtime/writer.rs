@@ -6,15 +6,15 @@ use std::{
         Arc,
         mpsc::{self, RecvTimeoutError},
     },
-    thread,
     time::{Duration, Instant},
 };
 
-use registry_core::{Applied, Command, Outcome, Publisher, TableLimits, Writer};
+use registry_core::{Applied, Command, Millis, Outcome, Publisher, TableLimits, Writer};
 use tokio::sync::{mpsc as notices, oneshot};
+use tracing::Level;
 
-use super::{liveness::Departures, notifier::Notice};
-use crate::{body::Excerpt, counters::Kind, service::Shared};
+use super::{liveness::ConnectionCloser, notifier::Notice, thread::spawn_critical};
+use crate::{body::Excerpt, counters::Kind, logging::Limit, service::Shared};
 
 /// How often the writer does its housekeeping.
 const TICK: Duration = Duration::from_secs(1);
@@ -31,13 +31,15 @@ const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 struct Job {
     command: Command,
+    /// When it was decided, where that is not when it is made.
+    decided: Option<Millis>,
     reply: Option<oneshot::Sender<Applied>>,
 }
 
 /// Sends changes to the writer. Cheap to clone.
 ///
-/// The queue has no bound of its own: every connection waits for its change before it sends another, so it holds no
-/// more than one for each connection.
+/// The queue has no bound of its own: a connection has one change at a time under way, and a bounded number of late
+/// heartbeats.
 #[derive(Clone, Debug)]
 pub(crate) struct WriterHandle(mpsc::Sender<Job>);
 
@@ -47,53 +49,51 @@ pub(crate) struct WriterHandle(mpsc::Sender<Job>);
 pub(crate) struct WriterStopped;
 
 impl WriterHandle {
-    /// Makes a change; when this returns, every later query sees it.
-    pub(crate) async fn execute(&self, command: Command) -> Result<Applied, WriterStopped> {
+    /// Asks for a change. When the outcome is there, every later query sees it.
+    pub(crate) fn send(&self, command: Command) -> Result<oneshot::Receiver<Applied>, WriterStopped> {
         let (reply, outcome) = oneshot::channel();
-        self.0.send(Job { command, reply: Some(reply) }).map_err(|_| WriterStopped)?;
-        outcome.await.map_err(|_| WriterStopped)
+        self.0.send(Job { command, decided: None, reply: Some(reply) }).map_err(|_| WriterStopped)?;
+        Ok(outcome)
     }
 
-    /// As [`execute`](Self::execute), for a thread that may wait.
+    /// As [`send`](Self::send), for a thread that may wait.
     pub(crate) fn execute_blocking(&self, command: Command) -> Result<Applied, WriterStopped> {
+        self.send(command)?.blocking_recv().map_err(|_| WriterStopped)
+    }
+
+    /// Removes the brokers that were silent for too long at the time `decided`, however late this is done.
+    pub(crate) async fn expire(&self, decided: Millis) -> Result<Applied, WriterStopped> {
         let (reply, outcome) = oneshot::channel();
-        self.0.send(Job { command, reply: Some(reply) }).map_err(|_| WriterStopped)?;
-        outcome.blocking_recv().map_err(|_| WriterStopped)
+        let job = Job { command: Command::Expire, decided: Some(decided), reply: Some(reply) };
+        self.0.send(job).map_err(|_| WriterStopped)?;
+        outcome.await.map_err(|_| WriterStopped)
     }
 
     /// Makes a change that nobody waits for.
     pub(crate) fn submit(&self, command: Command) {
         // A writer that has stopped has nothing to change any more.
-        let _ = self.0.send(Job { command, reply: None });
+        let _ = self.0.send(Job { command, decided: None, reply: None });
     }
 }
 
 /// What follows from changes outside the registry.
 pub(crate) struct Consequences {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) departures: Departures,
+    pub(crate) closer: ConnectionCloser,
     pub(crate) notices: notices::Sender<Notice>,
 }
 
-/// Starts the writer thread. It ends when the last handle is dropped.
+/// Starts the writer thread. It ends when the last handle is dropped; a panic ends the process (what readers see is whole
+/// until then).
 ///
-/// A panic of the writer ends the process: its tables may be half changed, and nothing may be served from them. (What
-/// readers see is whole until then.)
+/// # Errors
+/// As [`spawn_critical`].
 pub(crate) fn spawn<P: Publisher>(publisher: P, consequences: Consequences) -> io::Result<WriterHandle> {
     let (sender, jobs) = mpsc::channel();
-    thread::Builder::new().name("writer".to_owned()).spawn(move || {
-        let run =
-            std::panic::AssertUnwindSafe(|| run(Writer::new(publisher, TableLimits::default()), &jobs, &consequences));
-        if std::panic::catch_unwind(run).is_err() {
-            tracing::error!("the writer has panicked; the process ends");
-            std::process::exit(EXIT_WRITER_PANIC);
-        }
-    })?;
+    let prepare = || Ok(Writer::new(publisher, TableLimits::default()));
+    spawn_critical("writer", prepare, move |writer| run(writer, &jobs, &consequences))?;
     Ok(WriterHandle(sender))
 }
-
-/// Exit code after a panic of the writer (`EX_SOFTWARE`).
-const EXIT_WRITER_PANIC: i32 = 70;
 
 fn run<P: Publisher>(mut writer: Writer<P>, jobs: &mpsc::Receiver<Job>, consequences: &Consequences) {
     let mut tick_due = Instant::now() + TICK;
@@ -132,7 +132,7 @@ fn serve<P: Publisher>(
         if matches!(&job.command, Command::DeleteTopic { topic, .. } if **topic == *crate::service::POISON) {
             panic!("injected in the writer");
         }
-        let applied = writer.apply(&job.command, now);
+        let applied = writer.apply(&job.command, job.decided.unwrap_or(now));
         batch.push((job, applied));
         let has_room = batch.len() < BATCH_MAX && began.elapsed() < BATCH_TIME_MAX;
         next = if has_room { jobs.try_recv().ok() } else { None };
@@ -151,24 +151,31 @@ fn serve<P: Publisher>(
     has_removed
 }
 
+static UNREGISTERED: Limit = Limit::new(Level::INFO, "unregistered");
+static CONNECTION_LOST: Limit = Limit::new(Level::INFO, "connection_lost");
+static EXPIRED: Limit = Limit::new(Level::INFO, "expired");
+static REMOVED: Limit = Limit::new(Level::INFO, "removed");
+
 impl Consequences {
     fn follow(&self, command: &Command, applied: &mut Applied) {
         if applied.brokers_removed > 0 {
-            let reason = match command {
-                Command::Unregister(_) => "unregistered",
-                Command::Disconnect(_) => "connection_lost",
-                Command::Expire => "expired",
-                _ => "other",
+            let (reason, limit) = match command {
+                Command::Unregister(_) => ("unregistered", &UNREGISTERED),
+                Command::Disconnect(_) => ("connection_lost", &CONNECTION_LOST),
+                Command::Expire => ("expired", &EXPIRED),
+                _ => ("other", &REMOVED),
             };
             self.shared.counters.add(Kind::BrokerRemoved, reason, u64::from(applied.brokers_removed));
-            tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
+            if limit.admits() {
+                tracing::info!(brokers = applied.brokers_removed, reason, "brokers removed");
+            }
         }
         if let (Command::Register(registration), Outcome::Registered(_)) = (command, &applied.outcome) {
             let (name, addr) = (&registration.broker_name, &registration.broker_addr);
             tracing::debug!(broker = %Excerpt::of(name), addr = %Excerpt::of(addr), "registered");
         }
         for connection in applied.abandoned.drain(..) {
-            self.departures.close(connection);
+            self.closer.close(connection);
         }
         if applied.min_id_changes.is_empty() || !self.shared.config.live().notify_min_broker_id_changed() {
             return;

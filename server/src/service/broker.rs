@@ -5,7 +5,7 @@ use registry_core::{
     query::{self, Heartbeat},
 };
 
-use super::{Answer, Call, Handled, Service};
+use super::{Answer, Call, Handled, OffWorker, Service};
 use crate::{
     body::{BodyLimits, parse_data_version, parse_topic_route, write_data_version},
     remoting::{ResponseCode, ResponseHeader},
@@ -84,7 +84,7 @@ impl<R: Reader> Service<R> {
     }
 
     /// `WIPE_WRITE_PERM_OF_BROKER` (205).
-    pub(super) fn wipe_write_perm(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn wipe_write_perm(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         let answer = Answer::Count("wipeTopicCount");
         match call.name("brokerName") {
             Some(broker_name) => Handled::Change(Command::WipeWritePerm { broker_name }, answer),
@@ -93,7 +93,7 @@ impl<R: Reader> Service<R> {
     }
 
     /// `ADD_WRITE_PERM_OF_BROKER` (327).
-    pub(super) fn add_write_perm(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn add_write_perm(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         let answer = Answer::Count("addTopicCount");
         match call.name("brokerName") {
             Some(broker_name) => Handled::Change(Command::AddWritePerm { broker_name }, answer),
@@ -108,7 +108,7 @@ impl<R: Reader> Service<R> {
     }
 
     /// `DELETE_TOPIC_IN_NAMESRV` (216).
-    pub(super) fn delete_topic(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn delete_topic(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         match call.name("topic") {
             Some(topic) => {
                 Handled::Change(Command::DeleteTopic { topic, cluster: call.name("clusterName") }, Answer::Success)
@@ -116,9 +116,11 @@ impl<R: Reader> Service<R> {
             None => self.success(call, out),
         }
     }
+}
 
+impl<R: Reader> OffWorker<R> {
     /// `REGISTER_TOPIC_IN_NAMESRV` (217).
-    pub(super) fn register_topic(&self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn register_topic(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         let queues = match parse_topic_route(call.body, &BodyLimits::default()) {
             Ok(queues) => queues,
             Err(error) => return self.bad_body(call, out, &error),

@@ -3,7 +3,7 @@
 
 use registry_core::{Command, Reader};
 
-use super::{Answer, Call, Handled, Queue, Service};
+use super::{Answer, Call, Handled, Lane, Service};
 
 /// Panics on the thread that serves lookups.
 const PANIC_ON_WORKER: i32 = 99_901;
@@ -19,7 +19,7 @@ impl<R: Reader> Service<R> {
         match call.request.code {
             PANIC_ON_WORKER => panic!("injected on a worker"),
             PANIC_IN_BACKGROUND if is_deferred => panic!("injected in the background"),
-            PANIC_IN_BACKGROUND => Some(Handled::Deferred(Queue::Scan)),
+            PANIC_IN_BACKGROUND => Some(Handled::Deferred(Lane::Scan)),
             PANIC_IN_WRITER => {
                 Some(Handled::Change(Command::DeleteTopic { topic: POISON.into(), cluster: None }, Answer::Success))
             }

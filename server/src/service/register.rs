@@ -1,17 +1,20 @@
 //! `REGISTER_BROKER` (103): checked, recognised or parsed on the thread for it, then given to the writer.
 
-use registry_core::{Command, LiveKey, Reader, Refusal, Registered, Registration, View, query};
-use tracing::{debug, info};
+use registry_core::{Command, LiveKey, Reader, Refusal, RegisterBody, Registered, Registration, View, query};
+use tracing::{Level, debug, info};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Answer, Call, Handled, Service, route::ORDER_TOPIC_CONFIG};
+use super::{Answer, Call, Handled, OffWorker, Service, route::ORDER_TOPIC_CONFIG};
 use crate::{
-    body::{BodyLimits, Excerpt, parse_register_body},
+    body::{BodyError, BodyLimits, Excerpt, is_zlib, likely_bytes, parse_register_body},
     counters::Kind,
+    logging::Limit,
     remoting::{ResponseCode, ResponseHeader},
 };
 
-impl<R: Reader> Service<R> {
+static IGNORED: Limit = Limit::new(Level::INFO, "registration_ignored");
+
+impl<R: Reader> OffWorker<R> {
     /// Checks and parses a registration. One that would change nothing is answered without being parsed.
     pub(super) fn register(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Handled {
         let ext = &call.request.ext;
@@ -27,6 +30,7 @@ impl<R: Reader> Service<R> {
             return self.missing(call, out, "clusterName, brokerName, brokerAddr or brokerId");
         };
 
+        self.shared.origins.note(call.source.unwrap_or(call.peer).ip(), &broker_addr);
         let key = LiveKey { cluster, addr: broker_addr };
         let fingerprint = self.fingerprint(call);
         let now = self.now();
@@ -38,12 +42,13 @@ impl<R: Reader> Service<R> {
             return Handled::Answered;
         }
 
-        let is_compressed = ext.get_bool("compressed").unwrap_or(false);
-        let wall_ms = self.shared.clock.wall_ms();
-        let limits = BodyLimits::default();
-        let body = match parse_register_body(call.body, call.request.version, is_compressed, wall_ms, &limits) {
+        let body = match self.parse(call) {
             Ok(body) => body,
-            Err(error) => return self.bad_body(call, out, &error),
+            Err(Unparsed::Bad(error)) => return self.bad_body(call, out, &error),
+            Err(Unparsed::NoMemory) => {
+                self.busy(call.request.opaque, out);
+                return Handled::Answered;
+            }
         };
         let registration = Registration {
             cluster: key.cluster,
@@ -62,6 +67,41 @@ impl<R: Reader> Service<R> {
         Handled::Change(Command::Register(Box::new(registration)), Answer::Registration)
     }
 
+    /// Parses the body, for which memory is taken first: as much as it has bytes, or as an honest one inflates to. What
+    /// inflates to more is tried again with the most that is allowed.
+    fn parse(&mut self, call: Call<'_>) -> Result<RegisterBody, Unparsed> {
+        let body = call.body.unwrap_or_default();
+        let is_compressed = call.request.ext.get_bool("compressed").unwrap_or(false);
+        let wall_ms = self.shared.clock.wall_ms();
+        let most = BodyLimits::default().inflate_bytes_max;
+        let likely = u32::try_from(likely_bytes(body)).unwrap_or(u32::MAX);
+        for inflate_bytes_max in [likely.min(most), most] {
+            self.charge = None;
+            let bytes = if is_zlib(body) { inflate_bytes_max as usize } else { body.len() };
+            self.charge = Some(call.account.charge(bytes).map_err(|_| Unparsed::NoMemory)?);
+            let limits = BodyLimits { inflate_bytes_max, ..BodyLimits::default() };
+            match parse_register_body(call.body, call.request.version, is_compressed, wall_ms, &limits) {
+                Ok(body) => return Ok(body),
+                Err(BodyError::InflatedTooLong(limit)) if limit < most => {}
+                Err(error) => {
+                    self.charge = None;
+                    return Err(Unparsed::Bad(error));
+                }
+            }
+        }
+        Err(Unparsed::Bad(BodyError::InflatedTooLong(most)))
+    }
+}
+
+impl<R: Reader> Service<R> {
+    /// A registration counts as a heartbeat when it arrives, over the connection that carries the broker: how long it then
+    /// waits to be read is not the broker's silence.
+    pub(super) fn note_arrival(&mut self, call: Call<'_>) {
+        let (Some(cluster), Some(addr)) = (call.name("clusterName"), call.name("brokerAddr")) else { return };
+        let (key, now) = (LiveKey { cluster, addr }, self.now());
+        self.reader.read(|view| Ok(query::arrival(view.root(), &key, call.connection, now)));
+    }
+
     pub(super) fn refused(&self, opaque: i32, refusal: &Refusal, out: &mut Vec<u8>) {
         let reason = match refusal {
             Refusal::SingleTopicFirst => "single_topic_first",
@@ -73,7 +113,10 @@ impl<R: Reader> Service<R> {
         match refusal {
             // The loser of an election is not told: the original answers as if it had registered.
             Refusal::IdHeld { broker_id, holder } => {
-                info!(broker_id, holder = %Excerpt::of(holder), "registration ignored: a newer stateVersion holds the id");
+                if IGNORED.admits() {
+                    let holder = Excerpt::of(holder);
+                    info!(broker_id, %holder, "registration ignored: a newer stateVersion holds the id");
+                }
                 self.registered(opaque, &Registered::default(), out);
             }
             _ => {
@@ -91,7 +134,7 @@ impl<R: Reader> Service<R> {
     }
 
     /// A change that a limit forbids.
-    pub(super) fn forbidden(&self, opaque: i32, refusal: &Refusal, out: &mut Vec<u8>) {
+    pub(super) fn over_limit(&self, opaque: i32, refusal: &Refusal, out: &mut Vec<u8>) {
         self.shared.counters.count(Kind::BadRequest, reason_of_limit(refusal));
         let remark = refusal.to_string();
         let header = ResponseHeader::new(ResponseCode::SystemError, opaque);
@@ -152,6 +195,12 @@ fn reason_of_limit(refusal: &Refusal) -> &'static str {
         Refusal::TooLong { .. } => "too_long",
         _ => "other",
     }
+}
+
+/// Why there is no parsed body.
+enum Unparsed {
+    Bad(BodyError),
+    NoMemory,
 }
 
 /// The checksum of a body as brokers compute it (`UtilAll.crc32`): without the sign bit, 0 for no body.

@@ -2,7 +2,7 @@
 //!
 //! It keeps what a running process sees (live) apart from what is certain to be there after a crash (durable). At a
 //! crash, any subset of the directory changes since the last sync of the folder may have reached the disk, and any part
-//! of a file that was not synced.
+//! of what was written to a file and not synced.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -25,6 +25,20 @@ struct State {
     history: Vec<Disk>,
     /// Steps until one fails, if one shall.
     steps_until_failure: Option<usize>,
+    refuses: Refuses,
+}
+
+/// What a disk refuses, always.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Refuses {
+    #[default]
+    Nothing,
+    /// To rename or remove this file: it is a mount of its own.
+    NameOf(&'static str),
+    /// To create, rename or remove a file.
+    Names,
+    /// To change anything.
+    Changes,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -35,10 +49,17 @@ struct Disk {
     pending: Vec<Change>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Default, Clone)]
 struct Content {
-    bytes: Vec<u8>,
-    is_synced: bool,
+    synced: Vec<u8>,
+    /// In their order.
+    unsynced: Vec<Write>,
+}
+
+#[derive(Debug, Clone)]
+enum Write {
+    At(usize, Vec<u8>),
+    Truncate(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -55,11 +76,17 @@ impl CrashDisk {
         for (path, bytes) in image {
             let mut state = disk.state();
             let file = state.now.files.len();
-            state.now.files.push(Content { bytes: bytes.clone(), is_synced: true });
+            state.now.files.push(Content { synced: bytes.clone(), unsynced: Vec::new() });
             state.now.live.insert(path.clone(), file);
             state.now.durable.insert(path.clone(), file);
         }
         disk
+    }
+
+    /// The same disk, which refuses this from now on.
+    pub(crate) fn refusing(self, refuses: Refuses) -> Self {
+        self.state().refuses = refuses;
+        self
     }
 
     /// Lets the step after `steps` further ones fail, once.
@@ -80,7 +107,7 @@ impl CrashDisk {
     /// What a process sees now.
     pub(crate) fn live_image(&self) -> Image {
         let state = self.state();
-        state.now.live.iter().map(|(path, &file)| (path.clone(), state.now.files[file].bytes.clone())).collect()
+        state.now.live.iter().map(|(path, &file)| (path.clone(), state.now.files[file].live())).collect()
     }
 
     /// Everything that may be on the disk when the power is cut after `steps` steps.
@@ -90,9 +117,7 @@ impl CrashDisk {
         let disk = &state.history[last];
         let mut images = Vec::new();
         for subset in 0..1_u32 << disk.pending.len() {
-            for written in [Written::Nothing, Written::Half, Written::All] {
-                images.push(disk.crash_image(subset, written));
-            }
+            images.extend(Written::ALL.map(|written| disk.crash_image(subset, written)));
         }
         images
     }
@@ -102,7 +127,7 @@ impl CrashDisk {
             if disk.live.contains_key(path) {
                 return Err(ErrorKind::AlreadyExists.into());
             }
-            disk.files.push(Content { bytes: bytes.to_vec(), is_synced: false });
+            disk.files.push(Content { synced: Vec::new(), unsynced: vec![Write::At(0, bytes.to_vec())] });
             disk.change(Change::Create(path.to_owned(), disk.files.len() - 1));
             Ok(())
         })
@@ -129,11 +154,69 @@ impl CrashDisk {
     }
 }
 
+/// How much of each write to a file has reached the disk.
 #[derive(Clone, Copy)]
 enum Written {
+    /// Nothing of it.
     Nothing,
-    Half,
+    /// The length of the file, but not what is in it.
+    Length,
+    /// So many eighths from the start.
+    Start(usize),
+    /// So many eighths at the end, and the length.
+    End(usize),
+    /// All of it.
     All,
+}
+
+impl Written {
+    const ALL: [Self; 9] = [
+        Self::Nothing,
+        Self::Length,
+        Self::Start(1),
+        Self::Start(4),
+        Self::Start(7),
+        Self::End(1),
+        Self::End(4),
+        Self::End(7),
+        Self::All,
+    ];
+
+    fn apply(self, write: &Write, bytes: &mut Vec<u8>) {
+        match write {
+            Write::Truncate(length) if matches!(self, Self::All) => bytes.truncate(*length),
+            Write::Truncate(_) => {}
+            Write::At(offset, written) => {
+                let eighths = |n: usize| written.len() * n / 8;
+                let (part, length) = match self {
+                    Self::Nothing => return,
+                    Self::Length => (0..0, written.len()),
+                    Self::Start(n) => (0..eighths(n), eighths(n)),
+                    Self::End(n) => (eighths(8 - n)..written.len(), written.len()),
+                    Self::All => (0..written.len(), written.len()),
+                };
+                bytes.resize(bytes.len().max(offset + length), 0);
+                bytes[offset + part.start..offset + part.end].copy_from_slice(&written[part]);
+            }
+        }
+    }
+}
+
+impl Content {
+    fn live(&self) -> Vec<u8> {
+        self.after(Written::All)
+    }
+
+    fn after(&self, written: Written) -> Vec<u8> {
+        let mut bytes = self.synced.clone();
+        self.unsynced.iter().for_each(|write| written.apply(write, &mut bytes));
+        bytes
+    }
+
+    fn sync(&mut self) {
+        self.synced = self.live();
+        self.unsynced.clear();
+    }
 }
 
 impl Disk {
@@ -144,13 +227,7 @@ impl Disk {
                 apply(change, &mut names);
             }
         }
-        let survives = |content: &Content| match written {
-            _ if content.is_synced => content.bytes.clone(),
-            Written::Nothing => Vec::new(),
-            Written::Half => content.bytes[..content.bytes.len() / 2].to_vec(),
-            Written::All => content.bytes.clone(),
-        };
-        names.into_iter().map(|(path, file)| (path, survives(&self.files[file]))).collect()
+        names.into_iter().map(|(path, file)| (path, self.files[file].after(written))).collect()
     }
 
     fn change(&mut self, change: Change) {
@@ -174,21 +251,71 @@ fn apply(change: &Change, names: &mut BTreeMap<PathBuf, usize>) {
     }
 }
 
+impl CrashDisk {
+    fn refuse_name(&self, path: &Path) -> io::Result<()> {
+        let state = self.state();
+        match state.refuses {
+            Refuses::Names => Err(ErrorKind::PermissionDenied.into()),
+            Refuses::NameOf(mount) if path == Path::new(mount) && state.now.live.contains_key(path) => {
+                Err(ErrorKind::ResourceBusy.into())
+            }
+            _ => self.refuse_change(&state),
+        }
+    }
+
+    fn refuse_change(&self, state: &State) -> io::Result<()> {
+        if state.refuses == Refuses::Changes { Err(ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
+
+    fn write_to(&self, path: &Path, write: Write) -> io::Result<()> {
+        self.refuse_change(&self.state())?;
+        let find = |disk: &Disk| disk.live.get(path).copied().ok_or(ErrorKind::NotFound);
+        self.step(|disk| {
+            let file = find(disk)?;
+            disk.files[file].unsynced.push(write);
+            Ok(())
+        })?;
+        self.step(|disk| {
+            let file = find(disk)?;
+            disk.files[file].sync();
+            Ok(())
+        })
+    }
+}
+
 impl Storage for CrashDisk {
-    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        self.step(|disk| Ok(disk.live.get(path).map(|&file| disk.files[file].bytes.clone())))
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
+    fn read_raw(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        self.step(|disk| Ok(disk.live.get(path).map(|&file| disk.files[file].live())))
+    }
+
+    fn check_writable(&self, _path: &Path) -> io::Result<()> {
+        self.refuse_change(&self.state())
     }
 
     fn write_synced(&self, path: &Path, bytes: &[u8], _like: &Path) -> io::Result<()> {
+        self.refuse_name(path)?;
         self.write_unsynced(path, bytes)?;
         self.step(|disk| {
             let file = disk.live[path];
-            disk.files[file].is_synced = true;
+            disk.files[file].sync();
             Ok(())
         })
     }
 
+    fn write_at_synced(&self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_to(path, Write::At(usize::try_from(offset).unwrap(), bytes.to_vec()))
+    }
+
+    fn truncate_synced(&self, path: &Path, length: u64) -> io::Result<()> {
+        self.write_to(path, Write::Truncate(usize::try_from(length).unwrap()))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.refuse_name(from).and_then(|()| self.refuse_name(to))?;
         self.step(|disk| {
             let file = *disk.live.get(from).ok_or(ErrorKind::NotFound)?;
             disk.change(Change::Rename(from.to_owned(), to.to_owned(), file));
@@ -197,6 +324,9 @@ impl Storage for CrashDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        if self.state().now.live.contains_key(path) {
+            self.refuse_name(path)?;
+        }
         self.step(|disk| {
             if disk.live.contains_key(path) {
                 disk.change(Change::Remove(path.to_owned()));
@@ -214,10 +344,6 @@ impl Storage for CrashDisk {
     }
 
     fn create_folder(&self, _folder: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn refuse_link(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
 }

@@ -2,50 +2,73 @@
 //!
 //! [`replace`] is the one way in which the server writes a file. What it needs of a file system is the trait
 //! [`Storage`], so that the tests can cut the power after every step.
+//!
+//! A file is replaced by a new one of the same name, owner and mode. Where that cannot be (the file is a mount of its
+//! own, its folder cannot be written, its owner cannot be given to a new file), it is written in place, behind a record
+//! in the file itself.
 
 #[cfg(test)]
 pub(crate) mod crash;
+mod file_system;
+mod in_place;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+pub use self::file_system::FileSystem;
 
 /// The longest file that is read, in bytes. Our own files are kept far below; this stops a wrong path
 /// (a device, a log) from filling the memory.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Replaces the content of `path` by `bytes` and keeps the previous content, unless empty, as `path.bak`.
+/// Replaces the content of `path`, or of the file that this link leads to, by `bytes`. The previous content, unless
+/// blank, is kept as `.bak` beside the file, where a file of that name may be made.
 ///
 /// When this returns `Ok`, the new content is on the disk. When it returns an error or the machine stops in between,
-/// the file has the old or the new content as a whole. Missing folders are created. A new file belongs to its
-/// owner alone (0600); a replaced file keeps its permissions. Only one caller may work on a path at a time.
+/// [`Storage::read`] finds the old or the new content as a whole. Missing folders are created. A new file belongs to
+/// its owner alone (0600); a replaced file keeps its owner and mode. Only one caller may work on a path at a time.
 ///
-/// Cost: O(n) and up to three syncs; blocks on the disk.
+/// Cost: O(n) and up to four syncs; blocks on the disk.
 ///
 /// # Errors
 ///
-/// The step that failed. A symbolic link is refused: it would be replaced by a file, and its target left stale.
+/// The step that failed; see [`StorageError::is_unwritable`].
 pub fn replace(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
-    let result = replace_in_steps(storage, path, bytes);
-    if result.is_err() {
-        // The error of the step is the one to report; what stays behind here is removed at the next attempt.
-        let _ = remove_temporaries(storage, path);
-    }
-    result
+    let path = &resolve(storage, path)?;
+    let previous = storage.read(path).map_err(failed("read", path))?;
+    let folder = folder_of(path);
+    let Err(error) = swap(storage, path, previous.as_deref(), bytes) else {
+        return storage.sync_folder(folder).map_err(failed("sync", folder));
+    };
+    // The error of the step is the one to report; what stays behind here is removed at the next attempt. The sync is
+    // for a backup that was made before the step failed.
+    let _ =
+        remove_temporaries(storage, path).and_then(|()| storage.sync_folder(folder).map_err(failed("sync", folder)));
+    if previous.is_some() && error.is_of_the_name() { in_place::write(storage, path, bytes) } else { Err(error) }
 }
 
-/// Removes what an interrupted [`replace`] of `path` left behind.
+/// Removes what an interrupted [`replace`] of `path` left beside it, and completes one that was interrupted in place.
+/// `path` is no link.
 ///
 /// # Errors
 ///
-/// A file is there and cannot be removed.
-pub fn remove_temporaries(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
-    for temporary in [with_suffix(path, ".tmp"), with_suffix(path, ".bak.tmp")] {
-        storage.remove(&temporary).map_err(failed("remove", &temporary))?;
-    }
-    Ok(())
+/// The step that failed.
+pub fn tidy(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
+    remove_temporaries(storage, path)?;
+    in_place::settle(storage, path).map(drop)
+}
+
+/// The file that `path` leads to. It need not exist.
+///
+/// # Errors
+///
+/// [`Storage::resolve`] says why not.
+pub fn resolve(storage: &dyn Storage, path: &Path) -> Result<PathBuf, StorageError> {
+    storage.resolve(path).map_err(failed("follow", path))
 }
 
 /// The path of the previous content of `path`.
@@ -70,17 +93,8 @@ pub fn folder_of(path: &Path) -> &Path {
 
 /// Whether every user of the machine may replace the files of `folder`.
 pub fn is_world_writable(folder: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        const STICKY: u32 = 0o1000;
-        fs::metadata(folder).is_ok_and(|data| data.permissions().mode() & (STICKY | 0o002) == 0o002)
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = folder;
-        false
-    }
+    const STICKY: u32 = 0o1000;
+    fs::metadata(folder).is_ok_and(|data| data.permissions().mode() & (STICKY | 0o002) == 0o002)
 }
 
 /// A step on a file that did not work.
@@ -95,22 +109,79 @@ pub struct StorageError {
     pub source: io::Error,
 }
 
+impl StorageError {
+    /// Whether the file cannot be written at all: it is on a read-only file system, or we lack the permission. Another
+    /// attempt fails in the same way, until the operator changes that. A full or broken disk is something else.
+    pub fn is_unwritable(&self) -> bool {
+        is_unwritable(&self.source)
+    }
+
+    /// Whether the file itself may be writable though its name cannot be given to another one.
+    fn is_of_the_name(&self) -> bool {
+        self.is_unwritable() || matches!(self.source.kind(), ErrorKind::ResourceBusy | ErrorKind::CrossesDevices)
+    }
+}
+
+fn is_unwritable(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory)
+}
+
 /// What is needed of a file system. Every call blocks.
 pub trait Storage: Debug + Send + Sync {
-    /// The content of `path`; `None` when there is no such file.
+    /// The file that `path` leads to when links are followed; it need not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for a link that another user may have laid: it is in a folder that everybody may
+    /// write, and belongs neither to us nor to the owner of the folder. Else as the system says.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// The content of `path` as the last [`replace`] has left it; `None` when there is no such file.
     ///
     /// # Errors
     ///
     /// As the system says; also when the file is longer than [`FILE_BYTES_MAX`].
-    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.read_raw(path)?.map(in_place::settled))
+    }
 
-    /// Creates `path`, which must not exist, writes `bytes` and returns when they are on the disk. It gets the
-    /// permissions of `like`, or 0600 when there is no such file. The entry in the folder may still be lost.
+    /// The bytes of `path`, with what an interrupted [`replace`] may have left in them.
     ///
     /// # Errors
     ///
-    /// As the system says; part of the file may be there.
+    /// As [`read`](Self::read).
+    fn read_raw(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
+
+    /// Says whether [`replace`] may work on `path`, as far as that can be seen without changing anything. The path is
+    /// no link.
+    ///
+    /// # Errors
+    ///
+    /// Why neither the file nor its folder, or the one in which that would be created, can be written.
+    fn check_writable(&self, path: &Path) -> io::Result<()>;
+
+    /// Creates `path`, which must not exist, writes `bytes` and returns when they are on the disk. It gets owner and
+    /// mode of `like`, or is ours alone (0600) when there is no such file. The entry in the folder may still be lost.
+    ///
+    /// # Errors
+    ///
+    /// As the system says, also when the owner cannot be given; part of the file may be there.
     fn write_synced(&self, path: &Path, bytes: &[u8], like: &Path) -> io::Result<()>;
+
+    /// Writes `bytes` at `offset` of the file `path`, which exists, and returns when they are on the disk. What was
+    /// never written before the offset is zero.
+    ///
+    /// # Errors
+    ///
+    /// As the system says; any part may be written.
+    fn write_at_synced(&self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts the file `path` to `length` bytes and returns when that is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// As the system says; the file has either length.
+    fn truncate_synced(&self, path: &Path, length: u64) -> io::Result<()>;
 
     /// Renames `from` to `to` in one step, replacing `to`.
     ///
@@ -139,110 +210,36 @@ pub trait Storage: Debug + Send + Sync {
     ///
     /// As the system says.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
-
-    /// Refuses a `path` that is a symbolic link.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidInput`] for a link, else as the system says.
-    fn refuse_link(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The file system of the machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FileSystem;
-
-impl Storage for FileSystem {
-    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            other => other?,
-        };
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            let message = format!("longer than FILE_BYTES_MAX {FILE_BYTES_MAX}");
-            return Err(io::Error::new(ErrorKind::FileTooLarge, message));
-        }
-        Ok(Some(bytes))
-    }
-
-    fn write_synced(&self, path: &Path, bytes: &[u8], like: &Path) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        // `create_new` does not follow a link that somebody laid at the known name.
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path)?;
-        if let Ok(data) = fs::metadata(like) {
-            file.set_permissions(data.permissions())?;
-        }
-        file.write_all(bytes)?;
-        file.sync_all()
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            other => other,
-        }
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        // Elsewhere a folder cannot be opened, and a rename is as durable as it gets.
-        if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
-    }
-
-    fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        if folder.is_dir() {
-            return Ok(());
-        }
-        let parent = folder_of(folder);
-        self.create_folder(parent)?;
-        match fs::create_dir(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
-            _ => self.sync_folder(parent),
-        }
-    }
-
-    fn refuse_link(&self, path: &Path) -> io::Result<()> {
-        match fs::symlink_metadata(path) {
-            Ok(data) if data.file_type().is_symlink() => {
-                Err(io::Error::new(ErrorKind::InvalidInput, "it is a symbolic link; name its target instead"))
-            }
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn replace_in_steps(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+/// Puts a new file in the place of `path`. Its name may still be lost.
+fn swap(storage: &dyn Storage, path: &Path, previous: Option<&[u8]>, bytes: &[u8]) -> Result<(), StorageError> {
     let folder = folder_of(path);
     let temporary = with_suffix(path, ".tmp");
-    storage.refuse_link(path).map_err(failed("replace", path))?;
     storage.create_folder(folder).map_err(failed("create", folder))?;
     remove_temporaries(storage, path)?;
     storage.write_synced(&temporary, bytes, path).map_err(failed("write", &temporary))?;
-    keep_backup(storage, path)?;
-    storage.rename(&temporary, path).map_err(failed("replace", path))?;
-    storage.sync_folder(folder).map_err(failed("sync", folder))
+    keep_backup(storage, path, previous.unwrap_or_default())?;
+    storage.rename(&temporary, path).map_err(failed("replace", path))
 }
 
 /// Copies instead of linking, because not every file system has links. The folder is synced by the caller: until
 /// then the old backup may come back, which is as good.
-fn keep_backup(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
-    let previous = storage.read(path).map_err(failed("read", path))?.unwrap_or_default();
-    if previous.is_empty() {
+fn keep_backup(storage: &dyn Storage, path: &Path, previous: &[u8]) -> Result<(), StorageError> {
+    if previous.trim_ascii().is_empty() {
         return Ok(());
     }
     let temporary = with_suffix(path, ".bak.tmp");
     let backup = backup_path(path);
-    storage.write_synced(&temporary, &previous, path).map_err(failed("write", &temporary))?;
+    storage.write_synced(&temporary, previous, path).map_err(failed("write", &temporary))?;
     storage.rename(&temporary, &backup).map_err(failed("replace", &backup))
+}
+
+fn remove_temporaries(storage: &dyn Storage, path: &Path) -> Result<(), StorageError> {
+    for temporary in [with_suffix(path, ".tmp"), with_suffix(path, ".bak.tmp")] {
+        storage.remove(&temporary).map_err(failed("remove", &temporary))?;
+    }
+    Ok(())
 }
 
 /// Names the step and the path of an error.
@@ -252,7 +249,14 @@ pub(crate) fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) 
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
 
     #[test]
     fn creates_folders_and_keeps_the_previous_content() {
@@ -286,13 +290,10 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    #[cfg(unix)]
     #[test]
     fn new_files_are_private_and_replaced_files_keep_their_mode() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         replace(&FileSystem, &path, b"1").unwrap();
         assert_eq!(mode(&path), 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
@@ -300,26 +301,40 @@ mod tests {
         assert_eq!((mode(&path), mode(&backup_path(&path))), (0o640, 0o640));
     }
 
-    #[cfg(unix)]
     #[test]
-    fn links_are_refused() {
+    fn the_target_of_a_link_is_replaced_beside_itself() {
         let folder = tempfile::tempdir().unwrap();
-        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        let at = |name: &str| folder.path().join(name);
+        // As Kubernetes mounts a ConfigMap: the folder of a version, a link to it, and a link for each file.
+        fs::create_dir(at("..v1")).unwrap();
+        fs::write(at("..v1/file"), "old").unwrap();
+        symlink("..v1", at("..data")).unwrap();
+        symlink("..data/file", at("file")).unwrap();
+        symlink("file", at("link")).unwrap();
+        replace(&FileSystem, &at("link"), b"new").unwrap();
+        assert_eq!(fs::read(at("..v1/file")).unwrap(), b"new");
+        assert_eq!(fs::read(at("..v1/file.bak")).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is made beside the links");
+        // A link to nothing is a file to be created.
+        symlink("missing", at("dangling")).unwrap();
+        replace(&FileSystem, &at("dangling"), b"new").unwrap();
+        assert_eq!(fs::read(at("missing")).unwrap(), b"new");
+        symlink("round", at("round")).unwrap();
+        assert!(replace(&FileSystem, &at("round"), b"new").unwrap_err().to_string().contains("40 symbolic links"));
+    }
+
+    #[test]
+    fn a_link_where_the_temporary_file_goes_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, path) = (folder.path().join("target"), folder.path().join("f"));
         fs::write(&target, "kept").unwrap();
-        std::os::unix::fs::symlink(&target, &link).unwrap();
-        let error = replace(&FileSystem, &link, b"new").unwrap_err();
-        assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
-        // A link laid where the temporary file goes is removed, not followed.
-        let path = folder.path().join("f");
-        std::os::unix::fs::symlink(&target, with_suffix(&path, ".tmp")).unwrap();
+        symlink(&target, with_suffix(&path, ".tmp")).unwrap();
         replace(&FileSystem, &path, b"new").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"kept");
     }
 
-    #[cfg(unix)]
     #[test]
     fn sees_a_folder_that_is_open_to_all() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         for (mode, open) in [(0o777, true), (0o1777, false), (0o755, false)] {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();

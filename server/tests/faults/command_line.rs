@@ -40,7 +40,7 @@ fn help_goes_to_the_output_and_mistakes_to_the_errors() {
         (&["--nothing"], "--nothing"),
         (&["-c"], "--configFile"),
         (&["-n"], "--namesrvAddr"),
-        (&["stray"], "stray"),
+        (&["start", "-x"], "-x"),
     ] {
         let (code, stdout, stderr) = run(home.path(), arguments);
         assert_eq!((code, stdout.as_str()), (Some(1), ""), "{arguments:?}");
@@ -66,12 +66,25 @@ fn a_configuration_that_cannot_be_used_is_named() {
     refused("a port too large", &["listenPort", "99999", "65535", path, "line 3"]);
     fs::write(&file, "a=1\nenableTopicList=yes").expect("write");
     refused("no flag", &["enableTopicList", "yes", "true or false", path, "line 2"]);
-    fs::write(&file, "clientRequestThreadPoolNums=abc\n").expect("write");
-    refused("no number, of a key without effect", &["clientRequestThreadPoolNums", "abc", path, "line 1"]);
+    fs::write(&file, "enableControllerInNamesrv=true\n").expect("write");
+    refused("a controller", &["enableControllerInNamesrv", "mqcontroller"]);
+    fs::write(&file, "memoryBytesMax=16777216\n").expect("write");
+    refused("memory for one frame", &["memoryBytesMax=16777216", "frameMaxLength=16777216", "67108864"]);
     fs::write(&file, "a=\\u12").expect("write");
     refused("no properties", &[path]);
     fs::remove_file(&file).and_then(|()| fs::create_dir(&file)).expect("a folder");
     refused("a folder", &[path]);
+}
+
+#[test]
+fn words_are_passed_over_with_a_warning() {
+    let home = home();
+    for arguments in [&["start", "-p"][..], &["-p", "start"], &["-printConfigItem", "--", "start"]] {
+        let (code, stdout, stderr) = run(home.path(), arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {stderr}");
+        assert!(stdout.lines().any(|line| line == "listenPort=9876"), "{arguments:?}: {stdout}");
+        assert!(stderr.contains("[\"start\"]"), "{arguments:?}: {stderr}");
+    }
 }
 
 #[test]

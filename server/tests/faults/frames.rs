@@ -47,10 +47,14 @@ fn a_bad_frame_closes_its_connection_and_no_other() {
         let frame = raw_frame(serialize_type, br#"{"code":106}"#, b"");
         costs_its_connection(&server, &format!("type {serialize_type}"), &frame, "bad_frame.bad_serialize_type");
     }
-    for (header_length, length) in [(0_u32, 20_u32), (17, 20), (0xFF_FFFF, 20)] {
-        let mut frame = [length.to_be_bytes(), header_length.to_be_bytes()].concat();
+    for (header_length, counter) in [
+        (0_u32, "bad_frame.header_overrun"),
+        (17, "bad_frame.header_overrun"),
+        (0xFF_FFFF, "bad_frame.header_too_long"),
+    ] {
+        let mut frame = [20_u32.to_be_bytes(), header_length.to_be_bytes()].concat();
         frame.resize(24, b'x');
-        costs_its_connection(&server, &format!("header of {header_length}"), &frame, "bad_frame.header_overrun");
+        costs_its_connection(&server, &format!("header of {header_length}"), &frame, counter);
     }
     probe.finish();
 }
@@ -91,14 +95,19 @@ fn a_bad_header_closes_its_connection_and_no_other() {
 }
 
 #[test]
-fn a_long_header_with_what_nobody_knows_is_served() {
+fn a_long_header_with_what_nobody_knows_is_served_up_to_the_limit() {
     let server = Local::start(&[]);
     let mut client = Client::connect(server.addr());
-    let header = format!(r#"{{"code":"106","opaque":9,"who":[1,{{}}],"remark":"{}"}} "#, "x".repeat(1 << 20));
-    client.send(&raw_frame(0, header.as_bytes(), b""));
+    let header = |bytes: usize| {
+        let start = r#"{"code":"106","opaque":9,"who":[1,{}],"remark":""#;
+        format!("{start}{}\"}} ", "x".repeat(bytes - start.len() - 3)).into_bytes()
+    };
+    client.send(&raw_frame(0, &header(65_536), b""));
     let Received::Frame(answer) = client.receive(ANSWER_TIMEOUT) else { panic!("no answer") };
     let answer = Frame::parse(&answer).expect("a frame");
     assert_eq!((answer.code(), answer.number("opaque")), (0, 9));
+    let frame = raw_frame(0, &header(65_537), b"");
+    costs_its_connection(&server, "a header over the limit", &frame[..8], "bad_frame.header_too_long");
 }
 
 #[test]

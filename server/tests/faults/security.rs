@@ -95,11 +95,11 @@ fn what_is_not_understood_is_refused_as_a_whole() {
         ("waitSecondsForService=-1", "waitSecondsForService"),
         ("waitSecondsForService=99999999999", "waitSecondsForService"),
         ("enableAllTopicList=maybe", "enableAllTopicList"),
-        ("own=2\nclientRequestThreadPoolNums=abc", "clientRequestThreadPoolNums"),
-        ("adminAllowCidrs=0.0.0.0/0", "adminAllowCidrs"),
-        ("listenPort=1", "listenPort"),
+        ("enableAllTopicList=false\nclientRequestThreadPoolNums=abc", "clientRequestThreadPoolNums"),
+        ("enableAllTopicList=false\nown=2", "own"),
+        ("listenPort=x", "listenPort"),
         ("a=\\u12", "string2Properties error"),
-        (&format!("own={}", "x".repeat(70_000)), "config_update_bytes_max"),
+        (&format!("productEnvName={}", "x".repeat(70_000)), "config_update_bytes_max"),
     ] {
         let (code, remark) = guarded.refused(b"", text);
         assert_eq!(code, 1, "{text:?}: {remark}");
@@ -107,21 +107,34 @@ fn what_is_not_understood_is_refused_as_a_whole() {
     }
 }
 
+#[test]
+fn who_is_trusted_is_said_in_the_file_only() {
+    let guarded = Guarded::start(&[]);
+    for key in ["adminAllowCidrs", "proxyProtocolTrusted"] {
+        let (code, remark) = guarded.refused(b"", &format!("enableAllTopicList=false\n{key}=0.0.0.0/0"));
+        assert_eq!(code, 16, "{remark}");
+        assert!(remark.contains(key), "{remark}");
+    }
+}
+
 /// A value cannot become a line of its own in the file that is read at the next start.
 #[test]
 fn values_do_not_become_keys() {
-    let mut server = ours::start(&Settings::with(&[("own", "1")]));
+    let mut server = ours::start(&Settings::with(&[]));
     let file = config_file(server.home());
     let kv_path = server.home().join("kvConfig.json");
     let mut client = Client::connect(server.addr());
-    let text = "own=a\\nkvConfigPath\\=/tmp/x\\r\\nadminAllowCidrs\\=0.0.0.0/0";
+    let text = "productEnvName=a\\nkvConfigPath\\=/tmp/x\\r\\nadminAllowCidrs\\=0.0.0.0/0";
     assert_eq!(client.code(&update_config(text)), 0);
     let stored = fs::read_to_string(&file).expect("the file");
     assert!(!stored.lines().any(|line| line.starts_with("kvConfigPath=/tmp/x")), "{stored}");
     assert!(!stored.lines().any(|line| line.starts_with("adminAllowCidrs")), "{stored}");
     server.restart();
     let mut client = Client::connect(server.addr());
-    assert!(client.call(&get_config()).text().contains("own=a\nkvConfigPath=/tmp/x"), "the value is as it was sent");
+    assert!(
+        client.call(&get_config()).text().contains("productEnvName=a\nkvConfigPath=/tmp/x"),
+        "the value is as it was sent"
+    );
     assert_eq!(client.code(&put_kv("NS", "k", "v")), 0);
     assert!(kv_path.exists(), "the file is where it was");
 }

@@ -1,5 +1,6 @@
 //! The end of a server: quick, with a good exit code, and with every answer that it owes.
 
+use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,13 +54,12 @@ fn what_was_sent_before_the_end_is_answered() {
         .map(|client| {
             let mut reader = Client::new(client.stream().try_clone().expect("a second handle"));
             thread::spawn(move || {
-                let mut answered = 0;
+                // Answers may overtake each other.
+                let mut answered = BTreeSet::new();
                 while let Received::Frame(answer) = reader.receive(ANSWER_TIMEOUT) {
                     let answer = Frame::parse(&answer).expect("a frame");
-                    // One connection: in the order of the requests.
-                    assert_eq!(answer.number("opaque"), answered, "{}", answer.show());
+                    assert!(answered.insert(answer.number("opaque")), "answered twice: {}", answer.show());
                     assert!(matches!(answer.code(), 0 | 17), "{}", answer.show());
-                    answered += 1;
                 }
                 answered
             })
@@ -70,7 +70,8 @@ fn what_was_sent_before_the_end_is_answered() {
     }
     server.signal("TERM");
     for reader in readers {
-        assert_eq!(reader.join().expect("good answers"), i64::from(REQUESTS), "all are answered");
+        let answered = reader.join().expect("good answers");
+        assert!(answered.into_iter().eq(0..i64::from(REQUESTS)), "all are answered");
     }
     assert_eq!(server.wait(EXIT_TIMEOUT).expect("it ends").code(), Some(0));
     assert!(TcpStream::connect(addr).is_err(), "nobody listens any more");

@@ -264,9 +264,12 @@ fn oneway_requests_are_applied_and_binary_ones_answered_in_json() {
     let answer = client.call(&Request { binary: true, ..route("T") });
     assert_eq!((answer.code(), answer.binary), (0, false));
     assert_eq!(answer.header["serializeTypeCurrentRPC"], "JSON");
+    // Nothing says when it is done, and a lookup does not wait for it.
     client.send(&oneway(request(205, &[("brokerName", "b")])).encode());
+    assert!(matches!(client.receive(QUIET), Received::Silence));
     assert_eq!(crate::perm_and_queues(&mut client, "T"), (4, 8));
     client.send(&oneway(broker().unregister()).encode());
+    assert!(matches!(client.receive(QUIET), Received::Silence));
     assert_empty(&mut client);
     // What would be an error is not answered either.
     client.send(&oneway(broker().register_body(b"garbage".to_vec())).encode());

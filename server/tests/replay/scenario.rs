@@ -61,8 +61,8 @@ impl Step {
         matches!(&self.action, Action::Exchange { rule: Rule::Differs(_), .. })
     }
 
-    pub(crate) fn is_exchange(&self) -> bool {
-        matches!(self.action, Action::Exchange { .. })
+    pub(crate) fn may_differ(&self) -> bool {
+        matches!(self.action, Action::Exchange { .. } | Action::ExpectNothing(_))
     }
 
     fn parse(line: &Value) -> Self {
@@ -104,16 +104,8 @@ impl Scenario {
             [(key, value)] if key == "rocketmq.serialize.type" && value == "ROCKETMQ" => true,
             other => panic!("unknown system properties {other:?}"),
         };
-        let settings = Settings { config: pairs(&head["config"]), binary };
+        let settings = Settings { config: pairs(&head["config"]), binary, ..Settings::default() };
         Self { name: name.to_string(), settings, steps: lines.map(|line| Step::parse(&line)).collect() }
-    }
-
-    /// The settings without the lines that ours refuses.
-    fn our_settings(&self) -> Settings {
-        let mut settings = self.settings.clone();
-        let refused = |key: &str| expectations::REFUSED_AT_START.contains(&(self.name.as_str(), key));
-        settings.config.retain(|(key, _)| !refused(key));
-        settings
     }
 
     fn recorded(&self, number: u64) -> Option<&[u8]> {
@@ -143,7 +135,7 @@ pub(crate) fn replay(name: &str) {
             None => return,
         }
     } else {
-        ours::start(&scenario.our_settings())
+        ours::start(&scenario.settings)
     };
     let mut run = Run::new(&scenario, server, listeners, against_official);
     for step in &scenario.steps {
@@ -211,7 +203,12 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             Action::ExpectClose => self.expect_close(&step.conn),
-            Action::ExpectNothing(time) => self.expect_nothing(&step.conn, *time),
+            Action::ExpectNothing(time) => {
+                match expectations::of(&self.scenario.name, step.number).filter(|_| !self.against_official) {
+                    Some(Entry { expect: Expect::Closed, .. }) => self.expect_close(&step.conn),
+                    _ => self.expect_nothing(&step.conn, *time),
+                }
+            }
             Action::ExpectFrame { frame, rule } => self.expect_frame(&step.conn, frame, rule),
             Action::Exchange { send, answer, rule } => self.exchange(step, send, answer.as_deref(), rule),
         };

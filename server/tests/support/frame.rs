@@ -231,7 +231,7 @@ impl Client {
         self.send(&request.encode());
         match self.receive(ANSWER_TIMEOUT) {
             Received::Frame(bytes) => Frame::parse(&bytes).expect("a frame"),
-            other => panic!("no answer to {request:?}: {other:?}"),
+            other => panic!("no answer to {} {:?}: {other:?}", request.code, request.fields),
         }
     }
 

@@ -11,3 +11,4 @@ pub(crate) mod official;
 pub(crate) mod ours;
 pub(crate) mod probe;
 pub(crate) mod process;
+pub(crate) mod unwritable;

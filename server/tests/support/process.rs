@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,12 +28,14 @@ pub(crate) struct Settings {
     pub(crate) config: Vec<(String, String)>,
     /// Answers have binary headers (`rocketmq.serialize.type=ROCKETMQ`).
     pub(crate) binary: bool,
+    /// The standard error; `None` is collected.
+    pub(crate) stderr: Option<Arc<OwnedFd>>,
 }
 
 impl Settings {
     pub(crate) fn with(config: &[(&str, &str)]) -> Self {
         let config = config.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        Self { config, binary: false }
+        Self { config, ..Self::default() }
     }
 }
 
@@ -174,15 +177,21 @@ pub(crate) fn config_file(home: &Path) -> PathBuf {
 
 /// Runs the command until the boot line. The error is all that it printed.
 fn spawn(launch: Launch, home: &Path, settings: &Settings) -> Result<(Child, Arc<Mutex<String>>), String> {
+    let stderr = match &settings.stderr {
+        Some(given) => given.try_clone().expect("another descriptor").into(),
+        None => Stdio::piped(),
+    };
     let mut child = launch(home, &config_file(home), settings)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stderr(stderr)
         .spawn()
         .expect("spawn the name server");
     let output = Arc::new(Mutex::new(String::new()));
     collect(child.stdout.take().expect("piped"), &output);
-    collect(child.stderr.take().expect("piped"), &output);
+    if let Some(stderr) = child.stderr.take() {
+        collect(stderr, &output);
+    }
 
     let deadline = Instant::now() + START_TIMEOUT;
     loop {

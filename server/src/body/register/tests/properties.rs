@@ -40,7 +40,7 @@ fn recorded_registrations() {
                 Err(_) => refused += 1,
             }
             if let (Ok(parsed), Ok(value)) = (parsed, serde_json::from_slice::<Value>(&request.body))
-                && request.version >= VERSION_OF_NEW_BODY
+                && request.version >= VERSION_3_0_11
                 && !file.starts_with("14")
                 && !file.starts_with("34")
             {
