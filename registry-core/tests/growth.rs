@@ -62,20 +62,6 @@ fn many_mappings_of_one_topic_cost_little() {
     writer.tables().check();
 }
 
-#[test]
-fn many_groups_cost_little() {
-    let mut writer = writer();
-    within("16,000 new groups", || {
-        for number in 0..16_000 {
-            let topics = [&*format!("own-{number}"), &*format!("other-{number}")];
-            let broker = Broker::new(&format!("b{number}"), 0, &format!("a{number}")).topics(topics, settings(6));
-            let broker = if number % 4 == 0 { broker.cluster(&format!("c{number}")) } else { broker };
-            let applied = register(&mut writer, &broker);
-            assert!(matches!(applied.outcome, Outcome::Registered(_)), "{applied:?}");
-        }
-    });
-}
-
 /// A million topics come and go: no step of it is long, and the tables are as small as before.
 #[test]
 fn memory_goes_back_when_a_million_topics_have_gone() {

@@ -17,7 +17,7 @@ pub struct TableLimits {
     /// 253 characters, and its port.
     pub name_bytes_max: usize,
 
-    /// Broker groups; default 100,000: ten times the largest cluster known.
+    /// Broker groups; default 50,000: five times the largest cluster known. A change costs a pointer for each.
     pub groups_max: usize,
     /// Brokers in one group; default 128: a group is one master and a handful of slaves.
     pub members_max: usize,
@@ -32,7 +32,7 @@ pub struct TableLimits {
     /// Clusters; default 10,000: a name server serves one or a few.
     pub clusters_max: usize,
 
-    /// Live brokers; default 200,000: two for each group.
+    /// Live brokers; default 100,000: two for each group.
     pub brokers_max: usize,
     /// Groups that one address is a member of; default 16: a broker is in one.
     pub broker_groups_max: usize,
@@ -69,13 +69,13 @@ impl Default for TableLimits {
         Self {
             topic_bytes_max: Self::TOPIC_BYTES_MAX.into(),
             name_bytes_max: 512,
-            groups_max: 100_000,
+            groups_max: 50_000,
             members_max: 128,
             group_bytes_max: 3_072,
             group_clusters_max: 16,
             group_settings_max: 4_096,
             clusters_max: 10_000,
-            brokers_max: 200_000,
+            brokers_max: 100_000,
             broker_groups_max: 16,
             groupless_brokers_max: 1_024,
             topics_max: 4_000_000,
