@@ -4,10 +4,7 @@ use std::time::{Duration, Instant};
 
 use registry_core::{
     Applied, Command, Millis, Outcome, QueueSettings, Registry, TableLimits, TopicMapping, TopicTable, Writer,
-    testkit::{
-        Sequential, SequentialPublisher,
-        fixture::{Broker, settings},
-    },
+    testkit::{Sequential, SequentialPublisher, fixture::Broker},
 };
 
 /// A debug build on a busy machine of two cores; without the limits each of these takes minutes there.

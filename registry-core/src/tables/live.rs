@@ -111,6 +111,8 @@ impl LiveTable {
             keys.remove(key);
             if keys.is_empty() {
                 self.carried.remove(&connection);
+            } else {
+                shrink::set(keys);
             }
         }
     }

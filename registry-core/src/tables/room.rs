@@ -253,15 +253,17 @@ impl Tables {
         let at = self.topics.find(topic);
         let mut more = if at.is_none() { weight::topic(topic) } else { Usage::default() };
         let (mut new_slots, mut new_settings) = (HashSet::new(), HashSet::new());
+        let mut new_settings_of: HashMap<u32, usize> = HashMap::new();
         for (&group, (name, settings)) in groups.iter().zip(queues) {
             if at.is_none_or(|at| self.topics.slot_of(at, group).is_none()) && new_slots.insert(group) {
                 more = more.plus(weight::slot());
             }
             if !self.groups.at(group).has_setting(settings) && new_settings.insert((group, *settings)) {
                 more = more.plus(Usage::of_bytes(weight::setting(name)));
-                let new = new_settings.iter().filter(|(of, _)| *of == group).count();
+                let new = new_settings_of.entry(group).or_default();
+                *new += 1;
                 let limit = self.limits.group_settings_max;
-                if self.groups.at(group).settings_in_use() + new > limit {
+                if self.groups.at(group).settings_in_use() + *new > limit {
                     return Err(Refusal::TableFull { table: "group_settings_max", limit });
                 }
             }

@@ -4,7 +4,7 @@
 //! holds, so it is never long: of 100,000 live brokers 6,250 are moved.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, Hash},
 };
 
@@ -19,5 +19,11 @@ pub(crate) fn is_worth_it(len: usize, capacity: usize) -> bool {
 pub(super) fn map<K: Hash + Eq, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if is_worth_it(map.len(), map.capacity()) {
         map.shrink_to(map.len() * 2);
+    }
+}
+
+pub(super) fn set<K: Hash + Eq, S: BuildHasher>(set: &mut HashSet<K, S>) {
+    if is_worth_it(set.len(), set.capacity()) {
+        set.shrink_to(set.len() * 2);
     }
 }
