@@ -141,6 +141,17 @@ impl TopicTable {
         self.text.len()
     }
 
+    /// Bytes of the longest name.
+    pub fn longest_name(&self) -> usize {
+        self.entries.iter().map(|entry| entry.name.end - entry.name.start).max().unwrap_or(0) as usize
+    }
+
+    /// How often the settings are not those of the topic before: no more of them are distinct.
+    pub fn settings_runs(&self) -> usize {
+        let changes = self.entries.windows(2).filter(|pair| pair[0].settings != pair[1].settings);
+        changes.count() + usize::from(!self.is_empty())
+    }
+
     /// Number of topics.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -284,7 +284,6 @@ impl Tables {
     /// A change of the group that its members' next registrations must look at.
     fn group_changed(&mut self, index: u32) {
         self.delta.groups.insert(index);
-        self.weigh_again(index);
         self.touch_members(index, None);
     }
 

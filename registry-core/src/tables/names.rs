@@ -15,9 +15,8 @@ impl TableLimits {
         for filter_server in body.filter_servers.iter().flatten() {
             self.check_some("filter server", filter_server.as_ref())?;
         }
-        for (topic, _) in body.topics.iter().flat_map(TopicTable::iter) {
-            self.check_topic_name(topic)?;
-        }
+        let longest = body.topics.as_ref().map_or(0, TopicTable::longest_name);
+        check("topic name", longest, self.topic_bytes_max)?;
         for (topic, mapping) in &body.mappings {
             self.check_topic_name(topic)?;
             self.check_some("broker name of a mapping", mapping.bname.as_ref())?;

@@ -215,7 +215,9 @@ impl Tables {
             ..Usage::default()
         };
         let settings_max = limits.group_settings_max - group.map_or(0, Group::settings_in_use);
-        let Some(settings) = count_distinct(topics, settings_max) else { return false };
+        let runs = topics.settings_runs();
+        let settings = if runs <= settings_max { Some(runs) } else { count_distinct(topics, settings_max) };
+        let Some(settings) = settings else { return false };
         let share = Usage::of_bytes(count * weight::slot().bytes + settings * weight::setting(name));
         let claim = claim.plus(Claim { own: new, group: share });
         let groups = self.groups.indices() as usize;

@@ -96,6 +96,7 @@ impl Tables {
             self.leave_live_entry(&member.live_key(), index, true);
         }
         self.group_changed(index);
+        self.weigh_again(index);
     }
 
     /// A live entry loses a group; an entry that has none left goes too if `or_remove`.
