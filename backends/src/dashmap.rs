@@ -257,6 +257,7 @@ impl Publisher for DashMapPublisher {
             let _gate = registry.gate.lock();
             self.begin();
             self.remove_tombstones();
+            registry.topics.shrink();
         }
         self.replaced.drop_unused();
     }

@@ -67,6 +67,7 @@ fn apply(state: &mut State, change: Change) {
             None => drop(state.topics.remove(&name)),
         }
     }
+    state.shrink();
 }
 
 type Writer = WriteHandle<Tracked<State>, Change>;

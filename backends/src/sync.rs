@@ -95,6 +95,13 @@ mod real {
             self.0.remove_if(key, |_, value| is_old(value));
         }
 
+        /// Gives memory back when most entries have gone.
+        pub(crate) fn shrink(&self) {
+            if registry_core::is_worth_shrinking(self.0.len(), self.0.capacity()) {
+                self.0.shrink_to_fit();
+            }
+        }
+
         /// Runs `f` on every entry, under the lock of its shard, until it fails.
         pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(&K, &V) -> Result<(), E>) -> Result<(), E> {
             self.0.iter().try_for_each(|entry| f(entry.key(), entry.value()))
@@ -188,6 +195,9 @@ mod model {
                 shard.remove(key);
             }
         }
+
+        #[expect(clippy::unused_self, reason = "a tree has no more room than it needs")]
+        pub(crate) fn shrink(&self) {}
 
         pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(&K, &V) -> Result<(), E>) -> Result<(), E> {
             for shard in &self.0 {
