@@ -142,14 +142,13 @@ impl Tables {
         if text > limits.group_bytes_max {
             return full("group_bytes_max", limits.group_bytes_max);
         }
-        if let Some(entry) = entry {
-            self.check_other_groups(registration, entry, &key, filters)?;
-        }
+        let in_others =
+            entry.map_or(Ok(Usage::default()), |entry| self.check_other_groups(registration, entry, &key, filters))?;
 
         let settings = group.map_or(0, |group| group.settings().len());
         let listings = listed_in.iter().chain((!is_listed).then_some(cluster));
         let grown = weight::group(broker_name, text, settings, listings);
-        let mut own = Usage::default();
+        let mut own = in_others;
         if !self.clusters.contains_key(cluster) {
             own = own.plus(weight::cluster(cluster));
         }
@@ -164,31 +163,27 @@ impl Tables {
         Ok(Claim { own, group: grown.minus(group.map_or(Usage::default(), |group| group.charged)) })
     }
 
-    /// Other groups of the same address show its filter servers, too.
+    /// Other groups of the same address show its filter servers, too: says what they grow by.
     fn check_other_groups(
         &self,
         registration: &Registration,
         entry: &super::live::LiveEntry,
         key: &LiveKey,
         filters: &[Option<Name>],
-    ) -> Result<(), Refusal> {
+    ) -> Result<Usage, Refusal> {
         let limits = &self.limits;
-        let others = || {
-            entry
-                .groups
-                .iter()
-                .map(|&index| self.groups.at(index))
-                .filter(|group| group.name != registration.broker_name)
-        };
-        if others().count() >= limits.broker_groups_max {
-            return Err(Refusal::TableFull { table: "broker_groups_max", limit: limits.broker_groups_max });
+        let full = |table, limit| Err(Refusal::TableFull { table, limit });
+        let groups = entry.groups.iter().map(|&index| self.groups.at(index));
+        let others: Vec<&Group> = groups.filter(|group| group.name != registration.broker_name).collect();
+        if others.len() >= limits.broker_groups_max {
+            return full("broker_groups_max", limits.broker_groups_max);
         }
-        let grown = weight::member_text(&key.addr, filters);
-        let held = weight::member_text(&key.addr, &entry.filter_servers);
-        if grown > held && others().any(|group| self.group_text(group) - held + grown > limits.group_bytes_max) {
-            return Err(Refusal::TableFull { table: "group_bytes_max", limit: limits.group_bytes_max });
+        let shown = weight::member_text(&key.addr, filters);
+        let more = shown.saturating_sub(weight::member_text(&key.addr, &entry.filter_servers));
+        if more > 0 && others.iter().any(|group| self.group_text(group) + more > limits.group_bytes_max) {
+            return full("group_bytes_max", limits.group_bytes_max);
         }
-        Ok(())
+        Ok(weight::group_growth(others.len() * more))
     }
 
     /// The oldest cluster that lists a group although no member will name it after the registration; never the group's own.

@@ -93,13 +93,15 @@ pub(super) fn member_text(addr: &str, filters: &[Option<Name>]) -> usize {
 pub(super) fn group<'a>(name: &str, text: usize, settings: usize, listed_in: impl Iterator<Item = &'a Name>) -> Usage {
     // In 106 a group stands under its name, and its name in every cluster that lists it, under the cluster's.
     let listings: usize = listed_in.map(|cluster| string_len(cluster) + string_len(name) + 6).sum();
-    Usage {
-        groups: 1,
-        cluster_info_bytes: text + listings,
-        // The text is there up to four times: in two spellings, and with an acting master.
-        bytes: GROUP_BYTES + 4 * text + 2 * listings + settings * setting(name),
-        ..Usage::default()
-    }
+    let listed = Usage { groups: 1, cluster_info_bytes: listings, ..Usage::default() };
+    let bytes = GROUP_BYTES + 2 * listings + settings * setting(name);
+    listed.plus(Usage::of_bytes(bytes)).plus(group_growth(text))
+}
+
+/// So many bytes more in the routes of groups.
+pub(super) fn group_growth(text: usize) -> Usage {
+    // The text is there up to four times: in two spellings, and with an acting master.
+    Usage { cluster_info_bytes: text, bytes: 4 * text, ..Usage::default() }
 }
 
 impl Tables {
