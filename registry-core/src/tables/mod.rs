@@ -14,7 +14,6 @@ mod ledger;
 mod limits;
 mod live;
 mod names;
-mod pages;
 mod register;
 mod room;
 mod shrink;
