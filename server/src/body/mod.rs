@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excerpts_are_short_and_escaped() {
+    fn what_is_quoted_is_short_and_escaped() {
         assert_eq!(Quoted::of("a\nb\u{1b}").to_string(), "\"a\\nb\\u{1b}\"");
         assert_eq!(Quoted::of(&"é".repeat(1000)).0.chars().count(), 64);
     }
