@@ -35,13 +35,15 @@
 //! * **I5**: after each swap the publisher flushes its deferred functions, or 64 replaced snapshots would wait in its bag;
 //!   and a sequentially consistent fence makes the swap visible to every read that begins after the publication. (The end
 //!   of the handle has such a fence, too; nothing depends on that.)
+//! * **I6**: a reader that meets a snapshot first has a sequentially consistent fence behind it, so that every read that
+//!   begins after its return sees that snapshot, too, though the publication may not have returned.
 //!
 //! The collector is private: the global one would mix the garbage of whoever else uses it into our readers' pins.
 
 use std::sync::{Arc, mpsc};
 
 use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
-use registry_core::{Change, Publisher, Reader, Registry, Stale, mutant};
+use registry_core::{Change, Publisher, Reader, Registry, Stale, View, mutant};
 
 use crate::{
     snapshot::Snapshot,
@@ -69,7 +71,7 @@ impl Registry for EpochRegistry {
     }
 
     fn reader(self: &Arc<Self>) -> EpochReader {
-        EpochReader { handle: self.collector.register(), registry: Arc::clone(self) }
+        EpochReader { handle: self.collector.register(), seen: 0, registry: Arc::clone(self) }
     }
 }
 
@@ -85,6 +87,8 @@ impl Drop for EpochRegistry {
 pub struct EpochReader {
     // Before the registry, whose collector it belongs to.
     handle: LocalHandle,
+    /// Version of the newest state that it has met.
+    seen: u64,
     registry: Arc<EpochRegistry>,
 }
 
@@ -96,6 +100,12 @@ impl Reader for EpochReader {
         let shared: Shared<'_, Tracked<Snapshot>> = self.registry.current.load(Ordering::Acquire, &guard);
         // SAFETY: I1: not null; I2: loaded under `guard`, so it is not freed while `guard` lives, which outlives `snapshot`.
         let snapshot = unsafe { shared.deref() };
+        let version = snapshot.get().root().version();
+        if version != self.seen {
+            self.seen = version;
+            // I6, pairs with the fence in the next reader's `pin`.
+            fence(Ordering::SeqCst);
+        }
         match query(snapshot.get()) {
             Ok(result) => result,
             Err(stale) => unreachable!("a snapshot never fails: {stale:?}"),
