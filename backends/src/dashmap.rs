@@ -37,7 +37,7 @@
 
 use std::sync::Arc;
 
-use registry_core::{Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View, mutant};
+use registry_core::{BesideARead, Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View, mutant};
 
 use crate::{
     latest::{Latest, LatestReader, Replaced},
@@ -77,6 +77,7 @@ pub struct DashMapRegistry {
 
 impl Registry for DashMapRegistry {
     const NAME: &'static str = "dashmap";
+    const BESIDE_A_READ: BesideARead = BesideARead { between_topics: u64::MAX, at_a_topic: 0 };
     type Reader = DashMapReader;
     type Publisher = DashMapPublisher;
 

@@ -43,7 +43,7 @@
 use std::sync::{Arc, mpsc};
 
 use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
-use registry_core::{Change, Publisher, Reader, Registry, Stale, View, mutant};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, View, mutant};
 
 use crate::{
     snapshot::Snapshot,
@@ -58,6 +58,7 @@ pub struct EpochRegistry {
 
 impl Registry for EpochRegistry {
     const NAME: &'static str = "epoch";
+    const BESIDE_A_READ: BesideARead = BesideARead { between_topics: u64::MAX, at_a_topic: u64::MAX };
     type Reader = EpochReader;
     type Publisher = EpochPublisher;
 

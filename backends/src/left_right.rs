@@ -32,7 +32,7 @@
 use std::sync::Arc;
 
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
-use registry_core::{Change, Publisher, Reader, Registry, Stale, mutant};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, mutant};
 
 use crate::{
     state::State,
@@ -84,6 +84,7 @@ pub struct LeftRightRegistry {
 
 impl Registry for LeftRightRegistry {
     const NAME: &'static str = "left-right";
+    const BESIDE_A_READ: BesideARead = BesideARead { between_topics: 1, at_a_topic: 1 };
     type Reader = LeftRightReader;
     type Publisher = LeftRightPublisher;
 
