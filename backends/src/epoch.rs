@@ -32,9 +32,10 @@
 //! * **I4**: a reader does not free snapshots. The epoch runs what was deferred on whichever thread pins next; so what is
 //!   deferred only hands the snapshot back to the publisher, which drops it. Freed by readers, a snapshot of 10,000
 //!   topics costs one of them half a millisecond.
-//! * **I5**: after each swap the publisher flushes its deferred functions, or 64 replaced snapshots would wait in its bag;
-//!   and a sequentially consistent fence makes the swap visible to every read that begins after the publication. (The end
-//!   of the handle has such a fence, too; nothing depends on that.)
+//! * **I5**: each publication has a handle of its own, whose beginning frees what has waited for long enough, and whose end
+//!   queues what was deferred: with one that is kept, 64 replaced snapshots would wait in its bag. After each swap a
+//!   sequentially consistent fence makes it visible to every read that begins after the publication. (The end of the
+//!   handle has such a fence, too; nothing depends on that.)
 //! * **I6**: a reader that meets a snapshot first has a sequentially consistent fence behind it, so that every read that
 //!   begins after its return sees that snapshot, too, though the publication may not have returned.
 //!
@@ -140,11 +141,12 @@ impl Publisher for EpochPublisher {
         }
         let stale = mutant::is("epoch.stale_base").then(|| self.building.clone());
         self.building.apply(change);
-        let next = Owned::new(Tracked::new(stale.unwrap_or_else(|| self.building.clone())));
         // A handle for each publication: it is registered and taken back with the guard's end, some hundred nanoseconds.
         let handle = self.registry.collector.register();
         let guard = handle.pin();
-        let replaced = self.registry.current.swap(next, Ordering::AcqRel, &guard);
+        let next = Owned::new(Tracked::new(stale.unwrap_or_else(|| self.building.clone())));
+        // Release: whoever loads the pointer sees what it shows. What comes back was made here.
+        let replaced = self.registry.current.swap(next, Ordering::Release, &guard);
         let give_back = self.give_back.clone();
         let replaced = replaced.as_raw().cast_mut();
         let hand_back = move || {
@@ -164,7 +166,6 @@ impl Publisher for EpochPublisher {
             unsafe { guard.defer_unchecked(hand_back) };
         }
         // I5.
-        guard.flush();
         fence(Ordering::SeqCst);
         drop(guard);
         drop(handle);

@@ -249,6 +249,23 @@ fn several_queries() -> Vec<Scenario> {
     ]
 }
 
+/// Readers whose thread is the first: it can be stopped twice at no more than two preemptions, in the middle of a change
+/// and after several (D2, D3).
+fn overtaken() -> Vec<Scenario> {
+    let scenario = |before: &[Op], reader: &[Op], writer: &[Op]| Scenario {
+        before: before.to_vec(),
+        threads: vec![reader.to_vec(), writer.to_vec()],
+    };
+    let both = [register(0, 1, 1), register(1, 1, 1)];
+    vec![
+        scenario(&both[..1], &[Op::Route(0)], &[Op::Delete(0), Op::Wipe(0)]),
+        scenario(&both[..1], &[Op::AllTopics], &[Op::Delete(0), Op::Wipe(0)]),
+        scenario(&both, &[Op::Route(0)], &[Op::Unregister(0), Op::Wipe(1)]),
+        scenario(&both[..1], &[Op::Route(1)], &[Op::Wipe(0), Op::Add(0), Op::Wipe(0), Op::Add(0)]),
+        scenario(&both[..1], &[Op::Route(0)], &[register(0, 2, 1), register(0, 3, 1), register(0, 4, 1)]),
+    ]
+}
+
 /// Two readers, who must not see two changes in two orders, or one of them and then none: L3, and I2 with two readers pinned.
 fn two_readers() -> Vec<Scenario> {
     let scenario = |writer: &[Op], readers: [&[Op]; 2]| Scenario {
@@ -302,6 +319,11 @@ macro_rules! models {
             #[test]
             fn several_queries() {
                 super::all_linearizable::<$registry>("several queries", &super::several_queries());
+            }
+
+            #[test]
+            fn overtaken() {
+                super::all_linearizable::<$registry>("overtaken", &super::overtaken());
             }
 
             #[test]
