@@ -7,7 +7,9 @@
 //!   was copied with it belong together, and a number that has been seen is that of a value that can be had.
 //! * **L2**: a publication that returned before a [`LatestReader::refresh`] began is seen by it: between the raise of the
 //!   number and the return, and between the begin and the look at the number, stands a sequentially consistent fence.
-//! * **L3**: numbers only grow, so a reader never goes back.
+//! * **L3**: numbers only grow, so a reader never goes back; and a value that one reader has returned with is seen by every
+//!   refresh that begins later, though its publication may not have returned. So a reader that takes a new value has a
+//!   sequentially consistent fence behind it, as the publication has.
 //! * **L4**: whoever replaces a value keeps it until nobody else does, so a reader never runs the destructor of a large
 //!   one.
 
@@ -57,8 +59,11 @@ impl<T> LatestReader<T> {
         if !mutant::is("latest.no_fence") {
             fence(Ordering::SeqCst);
         }
-        if latest.number.0.load(Ordering::Acquire) != self.number && !mutant::is("latest.never_refreshed") {
+        // Relaxed: the value is had under the lock, and what is kept has been.
+        if latest.number.0.load(Ordering::Relaxed) != self.number && !mutant::is("latest.never_refreshed") {
             (self.number, self.value) = latest.copy();
+            // L3, pairs with the fence at the beginning of the next reader's refresh.
+            fence(Ordering::SeqCst);
         }
     }
 
@@ -83,13 +88,13 @@ impl<T> Replaced<T> {
     pub(crate) fn publish(&mut self, latest: &Latest<T>, value: Arc<T>) {
         let number_first = mutant::is("latest.number_first");
         if number_first {
-            latest.number.0.fetch_add(1, Ordering::Release);
+            latest.number.0.fetch_add(1, Ordering::Relaxed);
         }
         let replaced = {
             let mut newest = latest.value.lock();
             let replaced = std::mem::replace(&mut *newest, value);
             if !(number_first || mutant::is("latest.number_not_raised")) {
-                latest.number.0.fetch_add(1, Ordering::Release);
+                latest.number.0.fetch_add(1, Ordering::Relaxed);
             }
             replaced
         };

@@ -20,9 +20,9 @@ pub(crate) use real::Tracked;
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
-pub(crate) use model::{Mutex, RwLock, ShardedMap, Tracked};
+pub(crate) use model::{Mutex, RwLock, ShardedMap, Tracked, fence};
 
 #[cfg(not(loom))]
 mod real {
@@ -113,10 +113,24 @@ mod real {
 mod model {
     use std::{borrow::Borrow, collections::BTreeMap};
 
-    use loom::sync::{
-        self,
-        atomic::{AtomicUsize, Ordering},
+    use loom::{
+        lazy_static,
+        sync::{
+            self,
+            atomic::{AtomicUsize, Ordering},
+        },
     };
+
+    lazy_static! {
+        static ref FENCES: AtomicUsize = AtomicUsize::new(0);
+    }
+
+    /// A fence before which loom stops threads, as it does before an access of an atomic: it knows of no order between
+    /// fences, so it would never put the fence of one thread behind that of another. The access orders nothing.
+    pub(crate) fn fence(ordering: Ordering) {
+        FENCES.fetch_add(0, Ordering::Relaxed);
+        sync::atomic::fence(ordering);
+    }
 
     /// A value with a witness, for loom to compare accesses with: each must come after the changes before it.
     pub(crate) struct Tracked<T> {
