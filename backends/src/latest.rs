@@ -13,8 +13,6 @@
 
 use std::sync::Arc;
 
-use registry_core::mutant;
-
 use crate::sync::{AtomicU64, Mutex, Ordering, Padded, fence};
 
 /// The newest value and its number.
@@ -29,10 +27,6 @@ impl<T> Latest<T> {
     }
 
     fn copy(&self) -> (u64, Arc<T>) {
-        if mutant::is("latest.number_beside_the_lock") {
-            let value = Arc::clone(&self.value.lock());
-            return (self.number.0.load(Ordering::Relaxed), value);
-        }
         let value = self.value.lock();
         // L1: under the lock, under which it is raised.
         (self.number.0.load(Ordering::Relaxed), Arc::clone(&value))
@@ -54,10 +48,8 @@ impl<T> LatestReader<T> {
     /// Takes the newest value, if it has changed. One atomic load; after a change a mutex for the copy of a pointer.
     pub(crate) fn refresh(&mut self, latest: &Latest<T>) {
         // L2, pairs with the fence in `publish`.
-        if !mutant::is("latest.no_fence") {
-            fence(Ordering::SeqCst);
-        }
-        if latest.number.0.load(Ordering::Acquire) != self.number && !mutant::is("latest.never_refreshed") {
+        fence(Ordering::SeqCst);
+        if latest.number.0.load(Ordering::Acquire) != self.number {
             (self.number, self.value) = latest.copy();
         }
     }
@@ -81,22 +73,14 @@ impl<T> Replaced<T> {
 
     /// Puts `value` in the place of the newest.
     pub(crate) fn publish(&mut self, latest: &Latest<T>, value: Arc<T>) {
-        let number_first = mutant::is("latest.number_first");
-        if number_first {
-            latest.number.0.fetch_add(1, Ordering::Release);
-        }
         let replaced = {
             let mut newest = latest.value.lock();
             let replaced = std::mem::replace(&mut *newest, value);
-            if !(number_first || mutant::is("latest.number_not_raised")) {
-                latest.number.0.fetch_add(1, Ordering::Release);
-            }
+            latest.number.0.fetch_add(1, Ordering::Release);
             replaced
         };
         // L2, pairs with the fence in `refresh`.
-        if !mutant::is("latest.no_fence") {
-            fence(Ordering::SeqCst);
-        }
+        fence(Ordering::SeqCst);
         self.0.push(replaced);
         self.drop_unused();
     }
@@ -104,6 +88,6 @@ impl<T> Replaced<T> {
     /// Drops the values that no reader holds any more.
     pub(crate) fn drop_unused(&mut self) {
         // A count of one cannot grow again: only `Latest` gave out copies, and it has forgotten this value.
-        self.0.retain(|value| Arc::strong_count(value) > 1 || mutant::is("latest.never_dropped"));
+        self.0.retain(|value| Arc::strong_count(value) > 1);
     }
 }

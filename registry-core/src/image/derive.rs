@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Change, Entry, Group, Root};
 use crate::{
-    LiveKey, Name, mutant,
+    LiveKey, Name,
     tables::{Delta, Tables},
 };
 
@@ -49,7 +49,7 @@ impl Image {
             root.clusters = clusters_of(tables);
         }
         // A group that comes or dies is listed, or no more.
-        if (delta.topic_lists && !mutant::is("image.topic_lists_not_told")) || delta.clusters {
+        if delta.topic_lists || delta.clusters {
             root.topics_version = root.version;
         }
         if !delta.groups.is_empty() || delta.clusters {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{ConnectionId, LiveKey, Name, liveness::LiveRecord, mutant, sync::RandomState};
+use crate::{ConnectionId, LiveKey, Name, liveness::LiveRecord, sync::RandomState};
 
 /// What the tables hold of one live broker.
 #[derive(Debug)]
@@ -96,10 +96,7 @@ impl LiveTable {
             .remove(&connection)
             .into_iter()
             .flatten()
-            .filter(|key| {
-                let carries = |entry: &LiveEntry| entry.record.connection == connection;
-                self.entries.get(key).is_some_and(carries) || mutant::is("disconnect.not_fenced")
-            })
+            .filter(|key| self.entries.get(key).is_some_and(|entry| entry.record.connection == connection))
             .collect();
         keys.sort_unstable();
         keys
