@@ -2,6 +2,7 @@
 # Seeded mistakes: makes each of ci/mutants/*.patch in a copy of the tree, and fails when it is not found as it claims.
 #
 # ci/mutants.sh [--quick] [WORD]: only patches whose names have the word; --quick, as in CI, every third, none for loom.
+# ci/mutants.sh --refresh: makes the patches anew whose surroundings have changed, where they still fit.
 #
 # A patch has lines above its diff: "Breaks: ..." says what goes wrong, "Level N: PACKAGE TEST FILTER..." what finds it;
 # TEST is a test target, or lib. Of several, the first ends the search that finds it; one before it is a false claim.
@@ -103,11 +104,30 @@ in_copies() {
 }
 export -f build run target finds problem without_mistake with_mistake with_mistakes
 
+refresh() {
+    local patch
+    for patch in ci/mutants/*.patch; do
+        git -C "$work/0" reset -q --hard
+        if git -C "$work/0" apply "$PWD/$patch" 2>/dev/null; then
+            continue
+        elif patch -d "$work/0" -p1 -s -F 3 --no-backup-if-mismatch <"$patch" >"$work/refresh.log"; then
+            { sed '/^--- /,$d' "$patch"; git -C "$work/0" diff -U2 | grep -vE '^(diff|index) '; } >"$work/new.patch"
+            mv "$work/new.patch" "$patch"
+            echo "$patch is refreshed"
+        else
+            problem "$patch does not fit any more"
+        fi
+    done
+    cat "$work/problems"
+    [[ ! -s $work/problems ]]
+}
+
+for ((slot = 0; slot < copies; slot++)); do copy_to "$work/$slot"; done
 quick=''
-if [[ ${1:-} == --quick ]]; then
-    quick=yes
-    shift
-fi
+case ${1:-} in
+    --refresh) refresh; exit ;;
+    --quick) quick=yes; shift ;;
+esac
 patches=() explored=()
 for patch in "$PWD"/ci/mutants/*"${1:-}"*.patch; do
     if [[ $(grep -m 1 '^Level' "$patch") == *' loom '* ]]; then
@@ -120,7 +140,6 @@ if [[ -n $quick ]]; then
     explored=()
     for at in "${!patches[@]}"; do ((at % 3 == 0)) || unset "patches[at]"; done
 fi
-for ((slot = 0; slot < copies; slot++)); do copy_to "$work/$slot"; done
 
 echo 'Without a mistake:'
 # All filters of a test together; that of loom first, so that it is built in the same copy as below.
