@@ -19,7 +19,7 @@ mkdir -p "$work"
 # Chance decides what threads meet, so they are let loose several times.
 export tries=8
 # A test that lasts so long, in seconds, is given up and counts as no finding.
-export limit=120
+export limit=240
 # What is built for one mistake runs for seconds.
 export CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_TERM_COLOR=never
 # A few random runs are enough for what they have to find, each time the same; what they find is not made smaller.
