@@ -1,6 +1,6 @@
 //! What can be asked of the registry's writer, and what it answers.
 
-use crate::{ConnectionId, Name, QueueSettings, Registration, Unregistration};
+use crate::{ConnectionId, Name, QueueSettings, Registration, Source, Unregistration};
 
 /// A change of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub enum Command {
         topic: Name,
         /// Broker name and settings, for each broker.
         queues: Vec<(Name, QueueSettings)>,
+        /// Where the request comes from: who is charged with the topic if it is new.
+        source: Source,
     },
     /// Says whether a registration also removes the topics it lacks (`deleteTopicWithBrokerRegistration`).
     DeleteTopicWithRegistration(bool),
@@ -53,7 +55,16 @@ pub enum Command {
 pub enum Outcome {
     /// The broker is registered.
     Registered(Registered),
-    /// The registration changed nothing.
+    /// The broker is registered, but for topics and mappings for which there is no room. All others are taken, and everything
+    /// else that it says of itself.
+    RegisteredInPart {
+        /// How many topics and mappings were left out.
+        left_out: usize,
+        /// Why the first of them was.
+        refusal: Refusal,
+    },
+    /// The command changed nothing. But a known broker that is refused for a limit has been heard of: it stays alive with what
+    /// it has.
     Refused(Refusal),
     /// How many topics the broker has whose permission was changed; 0 for an unknown broker.
     TopicsChanged(u32),
@@ -77,7 +88,7 @@ pub struct Master {
     pub ha_addr: Option<Name>,
 }
 
-/// Why a registration changed nothing.
+/// Why a command changed nothing, or a topic was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -103,6 +114,31 @@ pub enum Refusal {
         /// Its limit.
         limit: usize,
     },
+    /// The source would hold more than its share of a table.
+    #[error("{table}: one source would exceed its share of {share}")]
+    ShareFull {
+        /// Which table.
+        table: &'static str,
+        /// What one source may hold of it.
+        share: usize,
+    },
+    /// A name, or a mapping, is longer than it may be.
+    #[error("{what} of {bytes} bytes exceeds the limit of {limit}")]
+    TooLong {
+        /// What is too long.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl Refusal {
+    /// Says whether a limit is the reason: it is none of the broker's doing, who has been heard of all the same.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Self::TableFull { .. } | Self::ShareFull { .. } | Self::TooLong { .. })
+    }
 }
 
 /// An applied command: its outcome, and what follows from it outside the registry.

@@ -5,10 +5,14 @@ use std::{borrow::Borrow, fmt, hash::BuildHasher, hash::Hash, sync::Arc};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use crate::tables::is_worth_shrinking;
+
 /// A hash map of copy-on-write shards.
 ///
 /// A clone copies one pointer for each shard. A write to a map whose shards are shared with a clone copies the shard it
 /// touches, once: many writes between two clones cost as if the map were not shared.
+///
+/// A shard that has become much too large for what it holds gives its memory back when an entry is removed.
 ///
 /// Costs, for n entries in s shards: `get` O(1); `clone` O(s); the first write to a shard after a clone O(n / s); each
 /// further one O(1).
@@ -78,6 +82,10 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
             entry.remove();
             self.len -= 1;
         }
+        if is_worth_shrinking(table.len(), table.capacity()) {
+            let hasher = &self.hasher;
+            table.shrink_to(table.len() * 2, |(key, _)| hasher.hash_one(key));
+        }
         true
     }
 
@@ -106,6 +114,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::CowMap;
+
+    #[test]
+    fn memory_goes_back_when_entries_go() {
+        let room = |map: &CowMap<u32, u32>| map.shards.iter().map(|shard| shard.capacity()).sum::<usize>();
+        let mut map = CowMap::new(4);
+        for key in 0..100_000 {
+            map.insert(key, key);
+        }
+        let kept = map.clone();
+        for key in 100..100_000 {
+            assert!(map.remove(&key));
+        }
+        assert!(room(&map) < 4_000, "room for {} of 100 entries", room(&map));
+        assert!((0..100).all(|key| map.get(&key) == Some(&key)));
+        assert_eq!(kept.len(), 100_000);
+        assert!((0..100_000).all(|key| kept.get(&key) == Some(&key)));
+    }
 
     proptest! {
         #[test]

@@ -38,6 +38,16 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// Bytes that [`write_string`] appends for `text`.
+pub fn string_len(text: &str) -> usize {
+    let escapes = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | 0x08 | 0x0c | b'\n' | b'\r' | b'\t' => 1,
+        0..0x20 => 5,
+        _ => 0,
+    });
+    text.len() + 2 + escapes.sum::<usize>()
+}
+
 /// Appends an integer in decimal, without the formatting machinery: this runs for every answer.
 pub fn write_int(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -45,11 +55,15 @@ pub fn write_int(out: &mut Vec<u8>, value: i64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{write_int, write_string};
+    use super::{string_len, write_int, write_string};
 
     #[test]
     fn escapes_what_fastjson2_escapes() {
         let mut out = Vec::new();
+        let all: String = ('\0'..'\u{100}').collect();
+        write_string(&mut out, &all);
+        assert_eq!(out.len(), string_len(&all));
+        out.clear();
         write_string(&mut out, "a\"b\\c\u{8}\u{c}\n\r\t\u{1}\u{1f}\u{7f}/<é\u{2028}😀");
         assert_eq!(String::from_utf8(out).unwrap(), "\"a\\\"b\\\\c\\b\\f\\n\\r\\t\\u0001\\u001f\u{7f}/<é\u{2028}😀\"");
     }

@@ -37,7 +37,7 @@ pub use tables::{
     HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Slot, TableLimits, Tables,
 };
 pub use value::{
-    ConnectionId, DataVersion, Millis, Name, QueueSettings, RegisterBody, Registration, TopicMapping, TopicTable,
-    Unregistration,
+    ConnectionId, DataVersion, Millis, Name, QueueSettings, RegisterBody, Registration, Source, TopicMapping,
+    TopicTable, Unregistration,
 };
 pub use view::{Stale, View};

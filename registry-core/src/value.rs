@@ -1,6 +1,6 @@
 //! The values that brokers send and clients read.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, net::IpAddr, ops::Range, sync::Arc};
 
 /// A name of a topic, broker, cluster or address, shared between all places that mention it.
 ///
@@ -16,6 +16,21 @@ pub struct Millis(pub u64);
 /// Identity of a connection, never used twice in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
+
+/// Where a request comes from, as far as shares of the tables are concerned: an address of IPv4, or the network (/64) of one of
+/// IPv6, of which a peer has as many addresses as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source(u128);
+
+impl From<IpAddr> for Source {
+    fn from(addr: IpAddr) -> Self {
+        match addr.to_canonical() {
+            // Where the addresses of IPv6 have those of IPv4 themselves, so that no network is taken for one.
+            IpAddr::V4(addr) => Self(addr.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(addr) => Self(addr.to_bits() >> 64 << 64),
+        }
+    }
+}
 
 /// What a broker says of a topic's queues on it (`QueueData` without the broker's name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +136,22 @@ impl TopicTable {
         start..end
     }
 
+    /// Bytes of all names and keys together.
+    pub fn text_len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Bytes of the longest name.
+    pub fn longest_name(&self) -> usize {
+        self.entries.iter().map(|entry| entry.name.end - entry.name.start).max().unwrap_or(0) as usize
+    }
+
+    /// How often the settings are not those of the topic before: no more of them are distinct.
+    pub fn settings_runs(&self) -> usize {
+        let changes = self.entries.windows(2).filter(|pair| pair[0].settings != pair[1].settings);
+        changes.count() + usize::from(!self.is_empty())
+    }
+
     /// Number of topics.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -192,6 +223,8 @@ pub struct Registration {
     pub zone: Option<Name>,
     /// The connection that carries the broker.
     pub connection: ConnectionId,
+    /// Where it comes from: who is charged with what it brings.
+    pub source: Source,
     /// The parsed body.
     pub body: RegisterBody,
     /// Hash of header and body as sent, by which an unchanged registration is recognised; 0 when unknown.

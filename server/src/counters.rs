@@ -23,6 +23,8 @@ pub enum Kind {
     BadRequest,
     /// A registration that changed nothing.
     Refused,
+    /// A registration that was taken without some of its topics.
+    LeftOut,
     /// A broker that was removed.
     BrokerRemoved,
     /// Something of ours that failed.
@@ -38,6 +40,7 @@ impl Kind {
             Self::Rejected => "rejected",
             Self::BadRequest => "bad_request",
             Self::Refused => "refused",
+            Self::LeftOut => "left_out",
             Self::BrokerRemoved => "broker_removed",
             Self::Failure => "failure",
         }

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use memchr::memmem;
 use registry_core::{
     Command, ConnectionId, DataVersion, KeyStyle, Millis, Name, Outcome, QueueSettings, Reader, RegisterBody,
-    Registration, Registry, TableLimits, TopicTable, Writer,
+    Registration, Registry, Source, TableLimits, TopicTable, Writer,
     query::{self, RouteQuery},
 };
 
@@ -111,7 +111,10 @@ impl<R: Registry> World<R> {
 pub fn topic_and_back() -> [Command; 2] {
     let topic = Name::from(ONE_MORE_TOPIC);
     let queues = vec![(broker_name(CHANGING), QueueSettings::default())];
-    [Command::RegisterTopic { topic: topic.clone(), queues }, Command::DeleteTopic { topic, cluster: None }]
+    [
+        Command::RegisterTopic { topic: topic.clone(), queues, source: source() },
+        Command::DeleteTopic { topic, cluster: None },
+    ]
 }
 
 /// The topic that comes and goes.
@@ -121,6 +124,11 @@ pub const ONE_MORE_TOPIC: &str = "one-more-topic";
 pub fn wipe_and_back() -> [Command; 2] {
     let broker_name = broker_name(CHANGING);
     [Command::WipeWritePerm { broker_name: broker_name.clone() }, Command::AddWritePerm { broker_name }]
+}
+
+/// Where all brokers come from.
+fn source() -> Source {
+    std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST).into()
 }
 
 /// A master registers these topics, and says this of each of them.
@@ -141,6 +149,7 @@ pub fn registration(broker: u64, topics: &[String], read_queues: u8) -> Registra
         enable_acting_master: None,
         zone: (broker == CHANGING).then(|| read_queues.to_string().into()),
         connection: ConnectionId(broker),
+        source: source(),
         body: RegisterBody { data_version, topics: Some(table), mappings: Vec::new(), filter_servers: None },
         fingerprint: 0,
     }

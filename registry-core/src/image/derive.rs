@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{Change, Entry, Group, Root};
 use crate::{
     LiveKey, Name,
-    tables::{Delta, Tables},
+    tables::{Delta, Tables, is_worth_shrinking},
 };
 
 /// The writer's image: the newest root, from which the next one is derived.
@@ -28,7 +28,7 @@ impl Image {
     /// Takes what has changed in the tables since the last call and makes the change of the image; `None` if nothing
     /// did.
     ///
-    /// Cost: O(what changed), and O(groups) pointers for a new root.
+    /// Cost: O(what changed), O(groups) pointers for a new root, and O(clusters and groups of those that changed) for clusters.
     pub fn derive(&mut self, tables: &mut Tables) -> Option<Change> {
         let delta = tables.take_delta();
         if delta.is_empty() {
@@ -45,14 +45,13 @@ impl Image {
                 }
             }
         }
-        if delta.clusters {
-            root.clusters = clusters_of(tables);
-        }
+        apply_clusters(&mut root, tables, &delta);
+        let are_clusters_changed = !delta.clusters.is_empty();
         // A group that comes or dies is listed, or no more.
-        if delta.topic_lists || delta.clusters {
+        if delta.topic_lists || are_clusters_changed {
             root.topics_version = root.version;
         }
-        if !delta.groups.is_empty() || delta.clusters {
+        if !delta.groups.is_empty() || are_clusters_changed {
             root.groups_version = root.version;
         }
         self.root = Arc::new(root);
@@ -91,18 +90,23 @@ fn apply_groups(root: &mut Root, tables: &Tables, delta: &Delta) {
         root.groups = groups.into();
     }
     for &index in &delta.groups {
-        let held = root.groups[index as usize].take();
+        // One that was born and died between two deltas was never here, and its index may be gone.
+        let Some(place) = root.groups.get_mut(index as usize) else { continue };
+        let held = place.take();
         // The index may be another group's by now, and the name may have another index: an earlier turn has put it.
         if let Some(held) = held
             && root.by_name.get(&held.name) == Some(&index)
         {
             root.by_name.remove(&held.name);
         }
-        // A group that was born and died between two deltas was never here.
         if let Some(group) = tables.group(index) {
             root.by_name.insert(group.name.clone(), index);
             root.groups[index as usize] = Some(Arc::new(group_of(tables, group)));
         }
+    }
+    if is_worth_shrinking(indices, root.groups.len()) {
+        // What is behind is gone: the tables have given its indices up.
+        root.groups = root.groups.iter().take(indices.next_power_of_two()).cloned().collect();
     }
 }
 
@@ -122,6 +126,25 @@ fn group_of(tables: &Tables, group: &crate::tables::Group) -> Group {
     Group::new(group, filter_servers)
 }
 
-fn clusters_of(tables: &Tables) -> Arc<[(Name, Box<[Name]>)]> {
-    tables.clusters().iter().map(|(cluster, names)| (cluster.clone(), names.iter().cloned().collect())).collect()
+fn clusters_of(tables: &Tables) -> Arc<[(Name, Arc<[Name]>)]> {
+    let names = |cluster| tables.cluster(cluster).into_iter().flatten().cloned().collect();
+    tables.clusters().map(|cluster| (cluster.clone(), names(cluster))).collect()
+}
+
+fn apply_clusters(root: &mut Root, tables: &Tables, delta: &Delta) {
+    if delta.clusters.is_empty() {
+        return;
+    }
+    let mut clusters = root.clusters.to_vec();
+    for cluster in &delta.clusters {
+        let place = clusters.binary_search_by(|(name, _)| name.cmp(cluster));
+        match (place, tables.cluster(cluster)) {
+            (Ok(at), Some(names)) => clusters[at].1 = names.iter().cloned().collect(),
+            (Ok(at), None) => drop(clusters.remove(at)),
+            (Err(at), Some(names)) => clusters.insert(at, (cluster.clone(), names.iter().cloned().collect())),
+            // Came and went between two deltas.
+            (Err(_), None) => {}
+        }
+    }
+    root.clusters = clusters.into();
 }

@@ -12,7 +12,7 @@ pub struct Root {
     pub(super) groups: Box<[Option<Arc<Group>>]>,
     pub(super) by_name: CowMap<Name, u32>,
     pub(super) live: CowMap<LiveKey, Arc<LiveRecord>>,
-    pub(super) clusters: Arc<[(Name, Box<[Name]>)]>,
+    pub(super) clusters: Arc<[(Name, Arc<[Name]>)]>,
     pub(super) version: u64,
     pub(super) topics_version: u64,
     pub(super) groups_version: u64,
@@ -68,7 +68,7 @@ impl Root {
     }
 
     /// The clusters, sorted by name, each with the sorted names of the groups that it lists.
-    pub fn clusters(&self) -> &[(Name, Box<[Name]>)] {
+    pub fn clusters(&self) -> &[(Name, Arc<[Name]>)] {
         &self.clusters
     }
 

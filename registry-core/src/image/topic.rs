@@ -72,13 +72,26 @@ fn write_mapping(out: &mut Vec<u8>, mapping: &TopicMapping, style: KeyStyle) {
         out.extend_from_slice(b"},");
     }
     out.extend_from_slice(if mapping.dirty { b"\"dirty\":true,\"epoch\":" } else { b"\"dirty\":false,\"epoch\":" });
-    write_int(out, mapping.epoch);
+    write_long(out, mapping.epoch, style);
     out.push(b',');
     write_name(out, "\"scope\":", mapping.scope.as_ref());
     write_name(out, "\"topic\":", mapping.topic.as_ref());
     out.extend_from_slice(b"\"totalQueues\":");
     write_int(out, i64::from(mapping.total_queues));
     out.push(b'}');
+}
+
+/// Writes a long number. In the standard spelling the original quotes those that no double holds exactly, as programs read
+/// numbers that take JSON for JavaScript.
+fn write_long(out: &mut Vec<u8>, value: i64, style: KeyStyle) {
+    const EXACT_MAX: u64 = (1 << 53) - 1;
+    if style == KeyStyle::Quoted && value.unsigned_abs() > EXACT_MAX {
+        out.push(b'"');
+        write_int(out, value);
+        out.push(b'"');
+    } else {
+        write_int(out, value);
+    }
 }
 
 fn write_name(out: &mut Vec<u8>, key: &str, value: Option<&Name>) {

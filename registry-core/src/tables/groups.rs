@@ -1,7 +1,8 @@
 //! Broker groups: who belongs to them and which settings their topics have.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use super::{ledger::Usage, shrink};
 use crate::{LiveKey, Name, QueueSettings};
 
 /// One broker of a group.
@@ -38,6 +39,11 @@ pub(crate) struct Group {
     pub(crate) listed_in: Vec<Name>,
     /// Number of static-topic mappings that its brokers brought.
     pub(crate) mappings: u32,
+    /// Account of the source that founded it: who is charged with the group and its share in topics.
+    pub(crate) account: u32,
+    pub(crate) charged: Usage,
+    /// Whether the present walk of the sweep removes it.
+    pub(crate) is_walked: bool,
     /// Sorted by id.
     members: Vec<Member>,
     settings: Vec<Setting>,
@@ -48,7 +54,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(name: Name, cluster: Name) -> Self {
+    pub(crate) fn new(name: Name, cluster: Name, account: u32) -> Self {
         Self {
             name,
             cluster,
@@ -56,6 +62,9 @@ impl Group {
             zone: None,
             listed_in: Vec::new(),
             mappings: 0,
+            account,
+            charged: Usage::default(),
+            is_walked: false,
             members: Vec::new(),
             settings: Vec::new(),
             free_settings: Vec::new(),
@@ -106,6 +115,15 @@ impl Group {
     /// All places for settings, in order of their index; free ones hold a value that nobody refers to.
     pub(crate) fn settings(&self) -> impl ExactSizeIterator<Item = QueueSettings> {
         self.settings.iter().map(|setting| setting.settings)
+    }
+
+    /// Number of distinct settings that topics have.
+    pub(crate) fn settings_in_use(&self) -> usize {
+        self.settings.len() - self.free_settings.len()
+    }
+
+    pub(crate) fn has_setting(&self, settings: &QueueSettings) -> bool {
+        self.by_value.contains_key(settings)
     }
 
     /// Counts one more topic with these settings; says their index and whether its value is news to readers.
@@ -178,8 +196,9 @@ impl Group {
 /// All groups, by index and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    places: Vec<Option<Group>>,
-    free: Vec<u32>,
+    places: Vec<Option<Box<Group>>>,
+    /// Indices of places that are free, none of them the last.
+    free: BTreeSet<u32>,
     by_name: HashMap<Name, u32, foldhash::fast::RandomState>,
 }
 
@@ -198,13 +217,14 @@ impl Groups {
 
     pub(crate) fn add(&mut self, group: Group) -> u32 {
         let name = group.name.clone();
-        let index = match self.free.pop() {
+        // The lowest, so that the last ones become free.
+        let index = match self.free.pop_first() {
             Some(index) => {
-                self.places[index as usize] = Some(group);
+                self.places[index as usize] = Some(Box::new(group));
                 index
             }
             None => {
-                self.places.push(Some(group));
+                self.places.push(Some(Box::new(group)));
                 self.indices() - 1
             }
         };
@@ -214,16 +234,16 @@ impl Groups {
 
     /// The group at an index that is in use, dead or alive.
     pub(crate) fn at(&self, index: u32) -> &Group {
-        self.places[index as usize].as_ref().expect("the index is in use")
+        self.places[index as usize].as_deref().expect("the index is in use")
     }
 
     /// See [`Groups::at`].
     pub(crate) fn at_mut(&mut self, index: u32) -> &mut Group {
-        self.places[index as usize].as_mut().expect("the index is in use")
+        self.places[index as usize].as_deref_mut().expect("the index is in use")
     }
 
     pub(crate) fn alive_at(&self, index: u32) -> Option<&Group> {
-        self.places[index as usize].as_ref().filter(|group| !group.is_dead)
+        self.places.get(index as usize)?.as_deref().filter(|group| !group.is_dead)
     }
 
     /// The group is no more: its name is free at once, its index when it is swept.
@@ -237,7 +257,24 @@ impl Groups {
     pub(crate) fn free_swept(&mut self, index: u32) {
         debug_assert!(self.at(index).is_dead() && self.at(index).is_swept());
         self.places[index as usize] = None;
-        self.free.push(index);
+        self.free.insert(index);
+        while let Some(None) = self.places.last() {
+            self.places.pop();
+            self.free.remove(&self.indices());
+        }
+    }
+
+    /// Gives memory back, see [`shrink`].
+    pub(crate) fn shrink(&mut self) {
+        if shrink::is_worth_it(self.places.len(), self.places.capacity()) {
+            self.places.shrink_to(self.places.len() * 2);
+        }
+        shrink::map(&mut self.by_name);
+    }
+
+    /// All groups that take memory, dead ones too.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Group> {
+        self.places.iter().flatten().map(|group| &**group)
     }
 
     pub(crate) fn check(

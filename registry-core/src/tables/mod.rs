@@ -10,11 +10,18 @@
 //! one is gone.
 
 mod groups;
+mod ledger;
+mod limits;
 mod live;
+mod names;
+mod pages;
 mod register;
+mod room;
+mod shrink;
 mod sweep;
 mod topics;
 mod unregister;
+mod weight;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,11 +29,14 @@ use std::{
 };
 
 pub(crate) use groups::{Group, Groups};
+use ledger::{Ledger, Usage};
+pub use limits::TableLimits;
 use live::LiveTable;
+pub(crate) use shrink::is_worth_it as is_worth_shrinking;
 use topics::Topics;
 pub(crate) use topics::{OwnedMapping, TopicValue};
 
-use crate::{Applied, Command, LiveKey, Millis, Name, Outcome, QueueSettings, liveness::LiveRecord};
+use crate::{Applied, Command, LiveKey, Millis, Name, Outcome, QueueSettings, Source, liveness::LiveRecord};
 
 /// One broker group's share in a topic: indices of the group and of one of its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,23 +45,6 @@ pub struct Slot {
     pub group: u32,
     /// Index of the setting in the group.
     pub setting: u32,
-}
-
-/// How large the tables may grow. Peers fill them, so each has an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableLimits {
-    /// Broker groups; default 100,000: ten times the largest cluster known.
-    pub groups_max: usize,
-    /// Brokers in one group; default 1,024: a group is one master and a handful of slaves.
-    pub members_max: usize,
-    /// Topics; default 4,000,000: the memory of one (about 200 bytes with four brokers) times this stays below 1 GiB.
-    pub topics_max: usize,
-}
-
-impl Default for TableLimits {
-    fn default() -> Self {
-        Self { groups_max: 100_000, members_max: 1_024, topics_max: 4_000_000 }
-    }
 }
 
 /// Shortest heartbeat timeout that a broker may ask for, in milliseconds. The original takes 0 and expires at once.
@@ -70,16 +63,24 @@ pub(crate) struct Delta {
     pub(crate) groups: BTreeSet<u32>,
     /// Keys of live entries that came, changed or went.
     pub(crate) live: BTreeSet<LiveKey>,
-    /// Whether the cluster table changed.
-    pub(crate) clusters: bool,
+    /// Clusters that came, changed or went.
+    pub(crate) clusters: BTreeSet<Name>,
     /// Whether a list of topics changed, for another reason than that a group came or died.
     pub(crate) topic_lists: bool,
 }
 
 impl Delta {
     pub(crate) fn is_empty(&self) -> bool {
-        self.topics.is_empty() && self.groups.is_empty() && self.live.is_empty() && !self.clusters
+        self.topics.is_empty() && self.groups.is_empty() && self.live.is_empty() && self.clusters.is_empty()
     }
+}
+
+/// A cluster: the groups that it lists, never none.
+#[derive(Debug)]
+struct Cluster {
+    groups: BTreeSet<Name>,
+    /// Account of the source that named it first.
+    account: u32,
 }
 
 /// The sequential registry.
@@ -87,8 +88,9 @@ impl Delta {
 pub struct Tables {
     topics: Topics,
     groups: Groups,
-    clusters: BTreeMap<Name, BTreeSet<Name>>,
+    clusters: BTreeMap<Name, Cluster>,
     live: LiveTable,
+    ledger: Ledger,
     delta: Delta,
     sweep: sweep::Sweep,
     limits: TableLimits,
@@ -103,8 +105,9 @@ impl Tables {
 
     /// Applies one command at time `now` and says what follows from it.
     ///
-    /// A refused command has changed nothing. Cost: O(1) in the number of topics, but for `Register` (the topics it
-    /// brings; all topics with `deleteTopicWithBrokerRegistration`) and `Expire` (all live brokers).
+    /// A refused command has changed nothing; but a broker that is live, and whose registration is refused for a limit, has
+    /// been heard of. Cost: O(1) in the number of topics, but for `Register` (the topics it brings; all topics with
+    /// `deleteTopicWithBrokerRegistration`) and `Expire` (all live brokers).
     pub fn apply(&mut self, command: &Command, now: Millis) -> Applied {
         match command {
             Command::Register(registration) => self.register(registration, now),
@@ -124,7 +127,7 @@ impl Tables {
                 self.delete_topic(topic, cluster.as_deref());
                 Applied::new(Outcome::Done)
             }
-            Command::RegisterTopic { topic, queues } => self.register_topic(topic, queues),
+            Command::RegisterTopic { topic, queues, source } => self.register_topic(topic, queues, *source),
             Command::DeleteTopicWithRegistration(on) => {
                 self.delete_topic_with_registration = *on;
                 // A registration that took nothing away before may do so now.
@@ -161,36 +164,52 @@ impl Tables {
         match cluster {
             None | Some("") => self.remove_topic(at),
             Some(cluster) => {
-                let Some(names) = self.clusters.get(cluster) else {
+                let Some(cluster) = self.clusters.get(cluster) else {
                     return;
                 };
-                let leaving: Vec<u32> = names.iter().filter_map(|name| self.groups.index_of(name)).collect();
-                self.remove_from_topic(at, |group| leaving.contains(&group));
+                let (_, value) = self.topics.entry(at);
+                let owners = value.mappings.iter().flat_map(|all| all.iter()).map(|mapping| mapping.owner);
+                let groups = value.slots.iter().map(|slot| slot.group).chain(owners);
+                let is_listed = |&group: &u32| {
+                    self.groups.alive_at(group).is_some_and(|group| cluster.groups.contains(&group.name))
+                };
+                let mut leaving: Vec<u32> = groups.filter(is_listed).collect();
+                leaving.sort_unstable();
+                self.remove_from_topic(at, |group| leaving.binary_search(&group).is_ok());
             }
         }
     }
 
     /// 217: all or nothing, where the original applies until the first unknown broker.
-    fn register_topic(&mut self, topic: &Name, queues: &[(Name, QueueSettings)]) -> Applied {
+    fn register_topic(&mut self, topic: &Name, queues: &[(Name, QueueSettings)], source: Source) -> Applied {
         let groups: Option<Vec<u32>> = queues.iter().map(|(broker, _)| self.groups.index_of(broker)).collect();
-        let Some(groups) = groups else {
+        let Some(groups) = groups.filter(|groups| !groups.is_empty()) else {
             return Applied::new(Outcome::Done);
         };
-        let is_new = self.topics.find(topic).is_none();
-        if groups.is_empty() || (is_new && self.topics.len() >= self.limits.topics_max) {
-            return Applied::new(Outcome::Done);
+        if let Err(refusal) = self.check_topic(topic, &groups, queues, source) {
+            return Applied::new(Outcome::Refused(refusal));
         }
         for (group, (_, settings)) in groups.into_iter().zip(queues) {
-            if self.put_slot(topic, group, *settings) {
+            if self.put_slot(topic, group, *settings, source) {
                 self.touch_members(group, None);
             }
         }
         Applied::new(Outcome::Done)
     }
 
-    /// Makes `group` serve `topic` with `settings`; says whether that is news.
-    fn put_slot(&mut self, topic: &str, group: u32, settings: QueueSettings) -> bool {
-        let at = self.topics.find_or_add(topic);
+    /// Position of a topic, which is added with nothing in it if it is new, and `source` is charged with it.
+    fn find_or_add_topic(&mut self, topic: &str, source: Source) -> usize {
+        if let Some(at) = self.topics.find(topic) {
+            return at;
+        }
+        let account = self.ledger.account(source);
+        self.ledger.charge(account, weight::topic(topic));
+        self.topics.add(topic, account)
+    }
+
+    /// Makes `group` serve `topic` with `settings`; says whether that is news. `source` is charged with a new topic.
+    fn put_slot(&mut self, topic: &str, group: u32, settings: QueueSettings, source: Source) -> bool {
+        let at = self.find_or_add_topic(topic, source);
         let held = self.topics.slot_of(at, group);
         if let Some(held) = held
             && self.groups.at(group).setting(held.setting) == settings
@@ -201,11 +220,13 @@ impl Tables {
         let former = held.map(|held| listed_as(self.groups.at(group).setting(held.setting)));
         self.delta.topic_lists |= former != Some(listed_as(settings));
         let (setting, is_new_setting) = self.groups.at_mut(group).take_setting(settings);
-        if let Some(held) = held {
-            self.groups.at_mut(group).release_setting(held.setting);
+        match held {
+            Some(held) => self.groups.at_mut(group).release_setting(held.setting),
+            None => self.ledger.charge(self.groups.at(group).account, weight::slot()),
         }
         if is_new_setting {
             self.delta.groups.insert(group);
+            self.weigh_again(group);
         }
         self.topics.put_slot(at, Slot { group, setting }, &self.groups);
         self.note_topic(at);
@@ -233,14 +254,23 @@ impl Tables {
             // What the dead leave behind is in no list.
             self.delta.topic_lists |= !group.is_dead();
             group.release_setting(slot.setting);
+            self.ledger.release(group.account, weight::slot());
         }
-        for owner in &removed.mapping_owners {
-            self.groups.at_mut(*owner).mappings -= 1;
+        for mapping in &removed.mappings {
+            self.mapping_gone(mapping);
         }
         self.note_topic(at);
         if self.topics.is_vacant(at) {
+            let (name, _) = self.topics.entry(at);
+            self.ledger.release(self.topics.account(at), weight::topic(name));
             self.topics.remove(at);
         }
+    }
+
+    fn mapping_gone(&mut self, gone: &OwnedMapping) {
+        let owner = self.groups.at_mut(gone.owner);
+        owner.mappings -= 1;
+        self.ledger.release(owner.account, weight::mapping(&gone.mapping));
     }
 
     fn note_topic(&mut self, at: usize) {
@@ -282,8 +312,14 @@ impl Tables {
         self.groups.indices()
     }
 
-    pub(crate) fn clusters(&self) -> &BTreeMap<Name, BTreeSet<Name>> {
-        &self.clusters
+    /// The names of all clusters, sorted.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = &Name> {
+        self.clusters.keys()
+    }
+
+    /// The names of the groups that a cluster lists, sorted.
+    pub(crate) fn cluster(&self, name: &Name) -> Option<&BTreeSet<Name>> {
+        self.clusters.get(name).map(|cluster| &cluster.groups)
     }
 
     pub(crate) fn live_record(&self, key: &LiveKey) -> Option<&Arc<LiveRecord>> {
@@ -300,6 +336,12 @@ impl Tables {
 
     pub(crate) fn topic_values(&self) -> impl Iterator<Item = (&Name, &TopicValue)> {
         self.topics.iter()
+    }
+
+    /// For how many topics there is room: in the list, and in the index. For tests.
+    #[doc(hidden)]
+    pub fn topic_room(&self) -> (usize, usize) {
+        self.topics.room()
     }
 
     /// Checks the counters and references that the tables keep about themselves.
@@ -322,18 +364,79 @@ impl Tables {
             }
         }
         self.groups.check(&topics, &mappings, &settings);
-        for (cluster, names) in &self.clusters {
-            assert!(!names.is_empty(), "cluster {cluster} is empty");
-            for name in names {
-                assert!(self.groups.index_of(name).is_some(), "cluster {cluster} lists the unknown group {name}");
+        for (cluster, Cluster { groups, .. }) in &self.clusters {
+            assert!(!groups.is_empty(), "cluster {cluster} is empty");
+            for name in groups {
+                let group = self.groups.index_of(name).map(|index| self.groups.at(index));
+                let is_listed = group.is_some_and(|group| group.listed_in.contains(cluster));
+                assert!(is_listed, "cluster {cluster} lists {name}, which does not know");
             }
         }
-        self.live.check();
+        let listings: usize = self.groups.all().map(|group| group.listed_in.len()).sum();
+        assert_eq!(listings, self.clusters.values().map(|cluster| cluster.groups.len()).sum::<usize>());
+        self.live.check(self.limits.groupless_brokers_max);
         for index in 0..self.groups.indices() {
             for member in self.groups.alive_at(index).into_iter().flat_map(Group::members) {
                 let entry = self.live.get(&member.live_key()).expect("a member has a live entry");
                 assert!(entry.groups.contains(&index), "the live entry of {member:?} does not know its group");
             }
         }
+        self.check_ledger();
+    }
+
+    /// Counts anew what the ledger has counted step by step, and checks the limits.
+    fn check_ledger(&self) {
+        let mut held: HashMap<u32, Usage> = HashMap::new();
+        let mut charge = |account: u32, usage: Usage| {
+            let held = held.entry(account).or_default();
+            *held = held.plus(usage);
+        };
+        for (at, (name, value)) in self.topics.iter().enumerate() {
+            charge(self.topics.account(at), weight::topic(name));
+            for slot in value.slots.iter() {
+                charge(self.groups.at(slot.group).account, weight::slot());
+            }
+            for OwnedMapping { owner, mapping } in value.mappings.iter().flat_map(|all| all.iter()) {
+                charge(self.groups.at(*owner).account, weight::mapping(mapping));
+            }
+        }
+        for group in self.groups.all() {
+            assert_eq!(group.charged, self.weigh_group(group), "weight of {}", group.name);
+            charge(group.account, group.charged);
+        }
+        for (name, cluster) in &self.clusters {
+            charge(cluster.account, weight::cluster(name));
+        }
+        for (key, entry) in self.live.iter() {
+            assert_eq!(entry.charged, weight::broker(key, entry), "weight of {key:?}");
+            charge(entry.account, entry.charged);
+        }
+        self.ledger.check_against(&held);
+        self.check_limits();
+    }
+
+    fn check_limits(&self) {
+        let limits = &self.limits;
+        let Usage { groups, clusters, brokers, topics, topic_list_bytes, cluster_info_bytes, bytes } =
+            self.ledger.total();
+        assert_eq!((groups, clusters, brokers), (self.groups.len(), self.clusters.len(), self.live.iter().count()));
+        assert_eq!(topics, self.topics.len());
+        assert!(groups <= limits.groups_max && clusters <= limits.clusters_max && brokers <= limits.brokers_max);
+        assert!(topics <= limits.topics_max && topic_list_bytes <= limits.topic_list_bytes_max);
+        assert!(cluster_info_bytes <= limits.cluster_info_bytes_max && bytes <= limits.registry_bytes_max);
+        for group in self.groups.all() {
+            assert!(self.group_text(group) <= limits.group_bytes_max, "bytes of {}", group.name);
+            assert!(group.members().len() <= limits.members_max, "members of {}", group.name);
+            assert!(group.listed_in.len() <= limits.group_clusters_max, "clusters of {}", group.name);
+            assert!(group.settings().len() <= limits.group_settings_max, "settings of {}", group.name);
+        }
+        for (name, value) in self.topics.iter() {
+            assert!(value.slots.len() <= limits.topic_groups_max, "groups of {name}");
+            assert!(
+                value.mappings.as_ref().is_none_or(|all| all.len() <= limits.topic_mappings_max),
+                "mappings of {name}"
+            );
+        }
+        assert!(self.live.iter().all(|(_, entry)| entry.groups.len() <= limits.broker_groups_max));
     }
 }

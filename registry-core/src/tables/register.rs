@@ -1,20 +1,27 @@
 //! `REGISTER_BROKER` (103): decide first, then change; a refused registration changes nothing.
+//!
+//! Where there is no room, a new broker is refused as a whole, and so is one that is known but takes more room itself (another
+//! cluster, a longer name). Either way a broker that is live has been heard of. A known broker is never refused for its topics:
+//! those that find room are taken in the order in which it brings them, the others are left out and named in the answer, and
+//! everything else that it says counts.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Tables,
+    Cluster, HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Tables, Usage,
     groups::{Group, Member},
     live::LiveEntry,
+    room::LeftOut,
+    weight,
 };
 use crate::{
-    Applied, LiveKey, Master, Millis, MinIdChange, Outcome, Refusal, Registered, Registration,
+    Applied, LiveKey, Master, Millis, MinIdChange, Outcome, Refusal, Registered, Registration, Source, TopicMapping,
     liveness::{LiveRecord, Pulse},
 };
 
 /// What the registration finds before it changes anything.
-struct Before {
-    group: Option<u32>,
+pub(super) struct Before {
+    pub(super) group: Option<u32>,
     /// Smallest id of the group before the registration; 0 for an empty one, as in the original.
     min_id: i64,
     /// Whether the broker is new under its id: every topic it brings is taken.
@@ -22,38 +29,43 @@ struct Before {
     /// Whether its topic table has another version than last time.
     is_changed: bool,
     /// Whether its topics count: those of the master, or of the slave that would act as one.
-    takes_topics: bool,
+    pub(super) takes_topics: bool,
 }
 
 impl Before {
     /// Whether what the registration brings replaces what is there.
-    fn is_refresh(&self) -> bool {
+    pub(super) fn is_refresh(&self) -> bool {
         self.is_first || self.is_changed
     }
 }
 
 impl Tables {
     pub(super) fn register(&mut self, registration: &Registration, now: Millis) -> Applied {
-        let before = match self.admit(registration) {
-            Ok(before) => before,
-            Err(refusal) => return Applied::new(Outcome::Refused(refusal)),
+        let (before, left_out) = match self.admit(registration) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                if refusal.is_limit() {
+                    self.heartbeat(&registration.cluster, &registration.broker_addr, now);
+                }
+                return Applied::new(Outcome::Refused(refusal));
+            }
         };
         let key = LiveKey { cluster: registration.cluster.clone(), addr: registration.broker_addr.clone() };
         let index = before.group.unwrap_or_else(|| self.found_group(registration));
-        let is_group_changed = self.join_group(index, registration, &key, now);
+        let is_group_changed = self.join_group(index, registration, &key, left_out.is_empty(), now);
 
-        let group = self.groups.at(index);
         let mut are_topics_changed = false;
         if before.takes_topics {
-            let is_read_only = registration.broker_id != 0 && group.enable_acting_master;
-            are_topics_changed = self.take_topics(index, registration, &before, is_read_only);
+            are_topics_changed = self.take_topics(index, registration, &before, &left_out);
         }
         if is_group_changed || are_topics_changed {
             self.touch_members(index, Some(&key));
         }
 
-        let master = self.master_of(index, registration);
-        let mut applied = Applied::new(Outcome::Registered(Registered { master }));
+        let mut applied = Applied::new(match left_out.into_reason() {
+            None => Outcome::Registered(Registered { master: self.master_of(index, registration) }),
+            Some((left_out, refusal)) => Outcome::RegisteredInPart { left_out, refusal },
+        });
         if registration.broker_id < before.min_id {
             let ha_broker_addr = registration.ha_addr.clone();
             applied.min_id_changes.push(self.min_id_change(index, None, ha_broker_addr, true));
@@ -62,7 +74,8 @@ impl Tables {
     }
 
     /// Decides whether the broker may register. Changes nothing.
-    fn admit(&self, registration: &Registration) -> Result<Before, Refusal> {
+    fn admit(&self, registration: &Registration) -> Result<(Before, LeftOut), Refusal> {
+        self.limits.check_registration(registration)?;
         let Registration { broker_id, broker_addr, body, .. } = registration;
         let index = self.groups.index_of(&registration.broker_name);
         let group = index.map(|index| self.groups.at(index));
@@ -100,50 +113,33 @@ impl Tables {
             is_changed: self.live.get(&key).is_none_or(|entry| entry.record.data_version != body.data_version),
             takes_topics: body.topics.is_some() && (*broker_id == 0 || is_prime_slave),
         };
-        self.check_room(registration, group, &before)?;
-        Ok(before)
+        let left_out = self.check_room(registration, &before)?;
+        Ok((before, left_out))
     }
 
-    fn check_room(&self, registration: &Registration, group: Option<&Group>, before: &Before) -> Result<(), Refusal> {
-        let full = |table, limit| Err(Refusal::TableFull { table, limit });
-        let limits = &self.limits;
-        match group {
-            None if self.groups.len() >= limits.groups_max => return full("groups_max", limits.groups_max),
-            Some(group)
-                if group.member(registration.broker_id).is_none()
-                    && group.members().iter().filter(|held| held.addr != registration.broker_addr).count()
-                        >= limits.members_max =>
-            {
-                return full("members_max", limits.members_max);
-            }
-            _ => {}
-        }
-        if !before.takes_topics {
-            return Ok(());
-        }
-        let body = &registration.body;
-        let mappings = if before.is_refresh() { &body.mappings[..] } else { &[] };
-        let brought = body.topics.as_ref().map_or(0, crate::TopicTable::len) + mappings.len();
-        if self.topics.len() + brought <= limits.topics_max {
-            return Ok(());
-        }
-        let names = body.topics.iter().flat_map(crate::TopicTable::iter).map(|(name, _)| name);
-        let new = names.chain(mappings.iter().map(|(name, _)| &**name));
-        let new = new.filter(|name| self.topics.find(name).is_none()).count();
-        if self.topics.len() + new > limits.topics_max {
-            return full("topics_max", limits.topics_max);
-        }
-        Ok(())
+    /// Whether the topics of a registration count without the write permission: those of a slave that may act as master.
+    pub(super) fn is_read_only(&self, registration: &Registration) -> bool {
+        registration.broker_id != 0 && registration.enable_acting_master.unwrap_or(false)
     }
 
     fn found_group(&mut self, registration: &Registration) -> u32 {
-        let index = self.groups.add(Group::new(registration.broker_name.clone(), registration.cluster.clone()));
+        let (name, cluster) = (registration.broker_name.clone(), registration.cluster.clone());
+        let account = self.ledger.account(registration.source);
+        let index = self.groups.add(Group::new(name, cluster, account));
+        self.weigh_again(index);
         self.delta.groups.insert(index);
         index
     }
 
     /// Makes the broker a member of its group, and live; says whether the group looks different from before.
-    fn join_group(&mut self, index: u32, registration: &Registration, key: &LiveKey, now: Millis) -> bool {
+    fn join_group(
+        &mut self,
+        index: u32,
+        registration: &Registration,
+        key: &LiveKey,
+        is_whole: bool,
+        now: Millis,
+    ) -> bool {
         let mut is_changed = self.list_in_cluster(index, registration);
         let group = self.groups.at_mut(index);
         let enable_acting_master = registration.enable_acting_master.unwrap_or(false);
@@ -177,21 +173,36 @@ impl Tables {
                 self.leave_live_entry(&gone_key, index, true);
             }
         }
-        is_changed |= self.put_live_entry(index, registration, key, former_id, now);
+        is_changed |= self.put_live_entry(index, registration, key, former_id, is_whole, now);
         if is_changed {
             self.delta.groups.insert(index);
+            self.weigh_again(index);
         }
         is_changed
     }
 
     fn list_in_cluster(&mut self, index: u32, registration: &Registration) -> bool {
-        let group = self.groups.at_mut(index);
-        if group.listed_in.contains(&registration.cluster) {
+        let group = self.groups.at(index);
+        let name = &registration.cluster;
+        if group.listed_in.contains(name) {
             return false;
         }
-        group.listed_in.push(registration.cluster.clone());
-        self.clusters.entry(registration.cluster.clone()).or_default().insert(registration.broker_name.clone());
-        self.delta.clusters = true;
+        if group.listed_in.len() >= self.limits.group_clusters_max
+            && let Some(unnamed) = self.unnamed_cluster(group, registration)
+        {
+            self.groups.at_mut(index).listed_in.retain(|cluster| *cluster != unnamed);
+            self.unlist(index, &unnamed);
+        }
+        self.groups.at_mut(index).listed_in.push(name.clone());
+        if !self.clusters.contains_key(name) {
+            let account = self.ledger.account(registration.source);
+            self.ledger.charge(account, weight::cluster(name));
+            self.clusters.insert(name.clone(), Cluster { groups: BTreeSet::new(), account });
+        }
+        if let Some(cluster) = self.clusters.get_mut(name) {
+            cluster.groups.insert(registration.broker_name.clone());
+        }
+        self.delta.clusters.insert(name.clone());
         true
     }
 
@@ -202,6 +213,7 @@ impl Tables {
         registration: &Registration,
         key: &LiveKey,
         former_id: Option<i64>,
+        is_whole: bool,
         now: Millis,
     ) -> bool {
         let timeout_ms = match registration.heartbeat_timeout_ms {
@@ -220,18 +232,27 @@ impl Tables {
         };
         // Topics under other keys than their names are removed and taken again each time, and may come out otherwise.
         let has_aliases = registration.body.topics.as_ref().is_some_and(crate::TopicTable::has_aliases);
-        let is_recognised = !(self.delete_topic_with_registration && has_aliases);
+        let is_recognised = is_whole && !(self.delete_topic_with_registration && has_aliases);
         let record = Arc::new(LiveRecord::new(pulse, registration, is_recognised));
-        let mut entry = match held {
-            Some(held) => LiveEntry {
-                record,
-                timeout_ms,
-                filter_servers: std::mem::take(&mut held.filter_servers),
-                groups: std::mem::take(&mut held.groups),
-                former_ids: std::mem::take(&mut held.former_ids),
-            },
-            None => LiveEntry { record, timeout_ms, filter_servers: vec![], groups: vec![], former_ids: vec![] },
+        let account = self.ledger.account(registration.source);
+        let former = held.as_ref().map(|held| (held.account, held.charged));
+        let former_connection = held.as_ref().map(|held| held.record.connection);
+        let mut entry = LiveEntry {
+            record,
+            timeout_ms,
+            filter_servers: Vec::new(),
+            groups: Vec::new(),
+            former_ids: Vec::new(),
+            former_connections: Vec::new(),
+            account,
+            charged: Usage::default(),
         };
+        if let Some(held) = held {
+            entry.filter_servers = std::mem::take(&mut held.filter_servers);
+            entry.groups = std::mem::take(&mut held.groups);
+            entry.former_ids = std::mem::take(&mut held.former_ids);
+            entry.former_connections = std::mem::take(&mut held.former_connections);
+        }
         if !entry.groups.contains(&index) {
             entry.groups.push(index);
         }
@@ -245,16 +266,27 @@ impl Tables {
             entry.filter_servers.clone_from(filter_servers);
             are_filters_changed = true;
         }
+        entry.charged = weight::broker(key, &entry);
+        self.ledger.charge(account, entry.charged);
+        if let Some((account, charged)) = former {
+            self.ledger.release(account, charged);
+        }
+        let groups = entry.groups.clone();
+        self.live.put(key.clone(), entry, former_connection);
         if are_filters_changed {
             // Routes show them for every group that has the address.
-            self.delta.groups.extend(&entry.groups);
+            for group in groups {
+                self.delta.groups.insert(group);
+                self.weigh_again(group);
+            }
         }
-        self.live.put(key.clone(), entry);
         are_filters_changed
     }
 
     /// Takes the topics and mappings of a registration; says whether one of them is news.
-    fn take_topics(&mut self, index: u32, registration: &Registration, before: &Before, is_read_only: bool) -> bool {
+    fn take_topics(&mut self, index: u32, registration: &Registration, before: &Before, left_out: &LeftOut) -> bool {
+        let is_read_only = self.is_read_only(registration);
+        let source = registration.source;
         let body = &registration.body;
         let Some(topics) = &body.topics else {
             return false;
@@ -264,18 +296,23 @@ impl Tables {
             is_changed |= self.remove_topics_not_in(index, topics);
         }
         let is_refresh = before.is_refresh();
-        for (name, settings) in topics.iter() {
+        for (at, (name, settings)) in topics.iter().enumerate() {
+            if left_out.has_topic(at) {
+                continue;
+            }
             // An equal version leaves alone what the broker already has: so a wiped permission stays wiped.
             let is_held = || self.topics.find(name).is_some_and(|at| self.topics.slot_of(at, index).is_some());
             if !is_refresh && is_held() {
                 continue;
             }
             let settings = if is_read_only { settings.read_only() } else { settings };
-            is_changed |= self.put_slot(name, index, settings);
+            is_changed |= self.put_slot(name, index, settings, source);
         }
         if is_refresh {
-            for (topic, mapping) in &body.mappings {
-                is_changed |= self.put_mapping(topic, index, mapping);
+            for (at, (topic, mapping)) in body.mappings.iter().enumerate() {
+                if !left_out.has_mapping(at) {
+                    is_changed |= self.put_mapping(topic, index, mapping, source);
+                }
             }
         }
         is_changed
@@ -295,21 +332,18 @@ impl Tables {
         !leaving.is_empty()
     }
 
-    fn put_mapping(&mut self, topic: &str, owner: u32, mapping: &crate::TopicMapping) -> bool {
-        let at = self.topics.find_or_add(topic);
-        let (_, value) = self.topics.entry(at);
-        let is_held = value
-            .mappings
-            .iter()
-            .flat_map(|all| all.iter())
-            .any(|held| held.owner == owner && held.mapping == *mapping);
-        if is_held {
+    fn put_mapping(&mut self, topic: &str, owner: u32, mapping: &TopicMapping, source: Source) -> bool {
+        let at = self.find_or_add_topic(topic, source);
+        let held = self.topics.mapping_of(at, mapping.bname.as_ref());
+        if held.is_some_and(|held| held.owner == owner && held.mapping == *mapping) {
             return false;
         }
-        if let Some(former) = self.topics.put_mapping(at, owner, mapping.clone()) {
-            self.groups.at_mut(former).mappings -= 1;
+        let group = self.groups.at_mut(owner);
+        group.mappings += 1;
+        self.ledger.charge(group.account, weight::mapping(mapping));
+        if let Some(replaced) = self.topics.put_mapping(at, owner, mapping.clone()) {
+            self.mapping_gone(&replaced);
         }
-        self.groups.at_mut(owner).mappings += 1;
         self.note_topic(at);
         true
     }

@@ -1,6 +1,6 @@
 //! How brokers leave: by farewell (104), with their connection, or by silence.
 
-use super::{Tables, groups::Member};
+use super::{Tables, groups::Member, weight};
 use crate::{Applied, ConnectionId, LiveKey, Millis, Name, Outcome, QueueSettings, Unregistration};
 
 impl Tables {
@@ -96,6 +96,7 @@ impl Tables {
             self.leave_live_entry(&member.live_key(), index, true);
         }
         self.group_changed(index);
+        self.weigh_again(index);
     }
 
     /// A live entry loses a group; an entry that has none left goes too if `or_remove`.
@@ -106,13 +107,19 @@ impl Tables {
         entry.groups.retain(|&group| group != index);
         // The registration that made the record may be the one that joined this group: to repeat it would be news.
         entry.record.touch();
-        if or_remove && entry.groups.is_empty() {
+        if !entry.groups.is_empty() {
+            return;
+        }
+        if or_remove {
             self.remove_live_entry(key);
+        } else if let Some(oldest) = self.live.note_groupless(key.clone(), self.limits.groupless_brokers_max) {
+            self.remove_live_entry(&oldest);
         }
     }
 
     fn remove_live_entry(&mut self, key: &LiveKey) {
-        if self.live.remove(key).is_some() {
+        if let Some(entry) = self.live.remove(key) {
+            self.ledger.release(entry.account, entry.charged);
             self.delta.live.insert(key.clone());
         }
     }
@@ -142,25 +149,38 @@ impl Tables {
 
     /// An empty group is gone for everybody at once; its slots in topics are swept later.
     fn bury_group(&mut self, index: u32) {
-        let group = self.groups.at_mut(index);
-        let name = group.name.clone();
-        let clusters = std::mem::take(&mut group.listed_in);
+        let clusters = std::mem::take(&mut self.groups.at_mut(index).listed_in);
         for cluster in clusters {
             // The original looks only where the request says, and leaves the name behind elsewhere.
-            if let Some(names) = self.clusters.get_mut(&cluster) {
-                names.remove(&name);
-                if names.is_empty() {
-                    self.clusters.remove(&cluster);
-                }
-            }
+            self.unlist(index, &cluster);
         }
-        self.delta.clusters = true;
         self.delta.groups.insert(index);
         self.groups.bury(index);
+        self.weigh_again(index);
         if self.groups.at(index).is_swept() {
-            self.groups.free_swept(index);
+            self.free_group(index);
         } else {
             self.sweep.add(index);
         }
+    }
+
+    /// A cluster does not list a group any more; one that lists none is gone.
+    pub(super) fn unlist(&mut self, index: u32, name: &Name) {
+        let Some(cluster) = self.clusters.get_mut(name) else {
+            return;
+        };
+        cluster.groups.remove(&self.groups.at(index).name);
+        if cluster.groups.is_empty() {
+            self.ledger.release(cluster.account, weight::cluster(name));
+            self.clusters.remove(name);
+        }
+        self.delta.clusters.insert(name.clone());
+    }
+
+    /// A dead group that no topic refers to is forgotten.
+    pub(super) fn free_group(&mut self, index: u32) {
+        let group = self.groups.at(index);
+        self.ledger.release(group.account, group.charged);
+        self.groups.free_swept(index);
     }
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::Probe;
 use crate::{
     Applied, Command, ConnectionId, DataVersion, KeyStyle, LiveKey, Millis, MinIdChange, Name, Outcome, QueueSettings,
-    Reader, RegisterBody, Registered, Registration, Registry, TableLimits, TopicMapping, TopicTable, Unregistration,
-    Writer,
+    Reader, RegisterBody, Registered, Registration, Registry, Source, TableLimits, TopicMapping, TopicTable,
+    Unregistration, Writer,
     query::{self, BrokerVersion, Heartbeat, UnitTopics},
 };
 
@@ -37,6 +37,7 @@ impl Broker {
             enable_acting_master: None,
             zone: None,
             connection: ConnectionId(connection),
+            source: source(1),
             body,
             fingerprint: 0,
         })
@@ -132,6 +133,13 @@ impl Broker {
         self
     }
 
+    /// From another source.
+    #[must_use]
+    pub fn from(mut self, number: u8) -> Self {
+        self.0.source = source(number);
+        self
+    }
+
     /// With the fingerprint that a server would have given it.
     #[must_use]
     pub fn fingerprint(mut self, fingerprint: u128) -> Self {
@@ -154,6 +162,11 @@ impl Broker {
             connection: self.0.connection,
         }
     }
+}
+
+/// A source; all fixtures register from the first unless they say otherwise.
+pub fn source(number: u8) -> Source {
+    std::net::IpAddr::from([192, 0, 2, number]).into()
 }
 
 /// Settings with 8 queues each way and a permission.
@@ -264,8 +277,19 @@ impl<R: Registry> Fixture<R> {
 
     /// Adds a topic on brokers (217).
     pub fn register_topic<const N: usize>(&mut self, topic: &str, brokers: [&str; N], settings: QueueSettings) {
+        let outcome = self.try_register_topic(topic, brokers, settings).outcome;
+        assert_eq!(outcome, Outcome::Done, "{topic} on {brokers:?}");
+    }
+
+    /// Adds a topic on brokers (217), whatever comes of it.
+    pub fn try_register_topic<const N: usize>(
+        &mut self,
+        topic: &str,
+        brokers: [&str; N],
+        settings: QueueSettings,
+    ) -> Applied {
         let queues = brokers.map(|name| (name.into(), settings)).to_vec();
-        self.apply(Command::RegisterTopic { topic: topic.into(), queues });
+        self.apply(Command::RegisterTopic { topic: topic.into(), queues, source: source(1) })
     }
 
     /// Sweeps until nothing is left to sweep.

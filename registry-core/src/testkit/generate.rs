@@ -6,7 +6,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::Probe;
 use crate::{
-    Command, ConnectionId, DataVersion, KeyStyle, LiveKey, Name, QueueSettings, RegisterBody, Registration,
+    Command, ConnectionId, DataVersion, KeyStyle, LiveKey, Name, QueueSettings, RegisterBody, Registration, Source,
     TopicMapping, TopicTable, Unregistration, query::UnitTopics,
 };
 
@@ -72,7 +72,10 @@ impl Twist {
             Self::Group(name) => registration.broker_name = name.clone(),
             Self::Id(id) => registration.broker_id = *id,
             Self::Addr(addr) => registration.broker_addr = addr.clone(),
-            Self::Connection(connection) => registration.connection = ConnectionId(*connection),
+            Self::Connection(connection) => {
+                registration.connection = ConnectionId(*connection);
+                registration.source = source_of(*connection);
+            }
             Self::Version(version) => registration.body.data_version = *version,
             Self::Nothing => {
                 registration.body.topics = None;
@@ -133,14 +136,13 @@ fn topic_table() -> impl Strategy<Value = TopicTable> {
 fn mapping() -> impl Strategy<Value = (Name, TopicMapping)> {
     let bname = prop_oneof![4 => name(&BROKERS).prop_map(Some), 1 => Just(Some("foreign".into())), 1 => Just(None)];
     let ids = option::of((0..3usize).prop_map(|count| [(0, 0), (1, 3)].into_iter().take(count).collect()));
-    (name(&TOPICS), bname, ids, 0..2i64, option::of(Just("__global__".into()))).prop_map(
-        |(topic, bname, curr_id_map, epoch, scope)| {
+    (name(&TOPICS), bname, ids, select(&[0, 1, -(1 << 53), (1 << 53) - 1][..]), option::of(Just("__global__".into())))
+        .prop_map(|(topic, bname, curr_id_map, epoch, scope)| {
             let inner = (epoch == 0).then(|| topic.clone());
             let mapping =
                 TopicMapping { topic: inner, bname, scope, total_queues: 2, epoch, dirty: epoch == 1, curr_id_map };
             (topic, mapping)
-        },
-    )
+        })
 }
 
 fn body() -> impl Strategy<Value = RegisterBody> {
@@ -175,6 +177,7 @@ pub fn registration() -> impl Strategy<Value = Registration> {
                 enable_acting_master: acting,
                 zone: zone.map(Name::from),
                 connection: ConnectionId(connection),
+                source: source_of(connection),
                 body,
                 fingerprint: 0,
             };
@@ -184,10 +187,15 @@ pub fn registration() -> impl Strategy<Value = Registration> {
     )
 }
 
+/// A connection comes from one of two sources.
+fn source_of(connection: u64) -> Source {
+    super::fixture::source(if connection.is_multiple_of(2) { 1 } else { 2 })
+}
+
 /// A hash of all that a broker sends.
 fn fingerprint(registration: &Registration) -> u128 {
     let mut hasher = DefaultHasher::new();
-    let sent = Registration { connection: ConnectionId(0), ..registration.clone() };
+    let sent = Registration { connection: ConnectionId(0), source: source_of(0), ..registration.clone() };
     format!("{sent:?}{:?}", sent.body.topics.iter().flat_map(TopicTable::keys).collect::<Vec<_>>()).hash(&mut hasher);
     u128::from(hasher.finish()) | 1 << 64
 }
@@ -209,7 +217,9 @@ fn command() -> impl Strategy<Value = Command> {
         2 => name(&BROKERS).prop_map(|broker_name| Command::AddWritePerm { broker_name }),
         2 => (name(&TOPICS), option::of(prop_oneof![1 => Just("".into()), 3 => name(&CLUSTERS)]))
             .prop_map(|(topic, cluster)| Command::DeleteTopic { topic, cluster }),
-        2 => (name(&TOPICS), queues).prop_map(|(topic, queues)| Command::RegisterTopic { topic, queues }),
+        2 => (name(&TOPICS), queues, 1..5u64).prop_map(|(topic, queues, connection)| {
+            Command::RegisterTopic { topic, queues, source: source_of(connection) }
+        }),
         1 => any::<bool>().prop_map(Command::DeleteTopicWithRegistration),
     ]
 }

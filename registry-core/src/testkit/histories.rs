@@ -83,7 +83,7 @@ pub type Answer = String;
 /// What is done in one call, by the protocol's kinds of requests.
 enum Kind {
     Write(Command, Millis),
-    Beat(Broker, Millis),
+    Beat(Box<Broker>, Millis),
     Ask(Probe),
 }
 
@@ -122,7 +122,7 @@ impl Op {
                 Kind::Write(Command::DeleteTopic { topic: topic_name(topic).into(), cluster: None }, start)
             }
             Self::Expire { at } => Kind::Write(Command::Expire, Millis(at)),
-            Self::Beat { broker, at } => Kind::Beat(self::broker(broker), Millis(at)),
+            Self::Beat { broker, at } => Kind::Beat(Box::new(self::broker(broker)), Millis(at)),
             Self::Route(topic) => Kind::Ask(Probe::Route {
                 topic: topic_name(topic).into(),
                 style: KeyStyle::Quoted,

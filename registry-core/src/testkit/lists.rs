@@ -66,7 +66,8 @@ pub fn storm<R: Registry>(lists: u64, readers: usize) -> Findings {
                 for perm in [4, 6] {
                     writer.apply(&Command::WipeWritePerm { broker_name: "b0".into() }, Millis(1));
                     let queues = vec![("b0".into(), crate::QueueSettings { perm, ..settings(6) })];
-                    writer.execute(&Command::RegisterTopic { topic: "fixed".into(), queues }, Millis(1));
+                    let (topic, source) = ("fixed".into(), super::fixture::source(0));
+                    writer.execute(&Command::RegisterTopic { topic, queues, source }, Millis(1));
                     thread::yield_now();
                 }
             }

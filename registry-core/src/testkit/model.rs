@@ -40,6 +40,7 @@ struct Live {
     ha: Option<Name>,
     filters: Vec<Option<Name>>,
     former_ids: Vec<i64>,
+    former_connections: Vec<ConnectionId>,
 }
 
 /// The state of the naive registry.
@@ -51,7 +52,6 @@ pub struct Model {
     topics: BTreeMap<Name, BTreeMap<Name, QueueSettings>>,
     /// Topic, `bname`, group that brought it, mapping.
     mappings: BTreeMap<Name, BTreeMap<Option<Name>, (Name, TopicMapping)>>,
-    carried: BTreeSet<(ConnectionId, LiveKey)>,
     delete_topic_with_registration: bool,
 }
 
@@ -65,7 +65,6 @@ impl Model {
             Command::Disconnect(connection) => {
                 let keys = self.keys_where(|live| live.connection == *connection);
                 keys.iter().for_each(|key| self.remove_broker(key, &mut applied));
-                self.carried.retain(|(carrier, _)| carrier != connection);
             }
             Command::Heartbeat { cluster, broker_addr } => {
                 self.beat(&LiveKey { cluster: cluster.clone(), addr: broker_addr.clone() }, now);
@@ -82,7 +81,7 @@ impl Model {
             }
             Command::AddWritePerm { broker_name } => applied.outcome = self.change_perms(broker_name, |_| 6),
             Command::DeleteTopic { topic, cluster } => self.delete_topic(topic, cluster.as_deref().unwrap_or("")),
-            Command::RegisterTopic { topic, queues } => {
+            Command::RegisterTopic { topic, queues, .. } => {
                 if queues.iter().all(|(broker, _)| self.groups.contains_key(broker)) {
                     for (broker, settings) in queues {
                         self.topics.entry(topic.clone()).or_default().insert(broker.clone(), *settings);
@@ -181,6 +180,13 @@ impl Model {
             former_ids.push(former_id);
             former_ids = former_ids.split_off(former_ids.len().saturating_sub(4));
         }
+        let mut former_connections = held.as_ref().map(|held| held.former_connections.clone()).unwrap_or_default();
+        if let Some(held) = &held {
+            former_connections.retain(|connection| *connection != held.connection);
+            former_connections.push(held.connection);
+        }
+        former_connections.retain(|connection| *connection != r.connection);
+        former_connections = former_connections.split_off(former_connections.len().saturating_sub(8));
         let filters = r.body.filter_servers.clone();
         let live = Live {
             last: held.as_ref().map_or(0, |held| held.last).max(now.0),
@@ -190,9 +196,9 @@ impl Model {
             ha: r.ha_addr.clone(),
             filters: filters.or(held.map(|held| held.filters)).unwrap_or_default(),
             former_ids,
+            former_connections,
         };
         self.live.insert(key.clone(), live);
-        self.carried.insert((r.connection, key.clone()));
     }
 
     fn take_topics(&mut self, r: &Registration, is_refresh: bool, is_read_only: bool) {
@@ -232,8 +238,7 @@ impl Model {
         if let Some((&id, member)) = member {
             let key = member.live.clone();
             let live = &self.live[&key];
-            let is_over_old_connection =
-                live.connection != request.connection && self.carried.contains(&(request.connection, key.clone()));
+            let is_over_old_connection = live.former_connections.contains(&request.connection);
             if is_over_old_connection || (id != request.broker_id && live.former_ids.contains(&request.broker_id)) {
                 return;
             }
@@ -332,9 +337,7 @@ impl Model {
     }
 
     fn remove_live(&mut self, key: &LiveKey) {
-        if let Some(live) = self.live.remove(key) {
-            self.carried.remove(&(live.connection, key.clone()));
-        }
+        self.live.remove(key);
     }
 }
 
@@ -457,7 +460,7 @@ impl Model {
             Some(format!(
                 "{bname:?}:{{\"bname\":{bname:?},{ids}\"dirty\":{},\"epoch\":{},{}{}\"totalQueues\":{}}}",
                 mapping.dirty,
-                mapping.epoch,
+                long(mapping.epoch, style),
                 text("scope", &mapping.scope),
                 text("topic", &mapping.topic),
                 mapping.total_queues
@@ -474,6 +477,11 @@ fn ids_of(group: &Group) -> BTreeMap<i64, Name> {
 
 fn int_key(key: i64, style: KeyStyle) -> String {
     if style == KeyStyle::Quoted { format!("\"{key}\"") } else { key.to_string() }
+}
+
+fn long(value: i64, style: KeyStyle) -> String {
+    let is_exact = (-(1 << 53) + 1..1 << 53).contains(&value);
+    if style == KeyStyle::Quoted && !is_exact { format!("\"{value}\"") } else { value.to_string() }
 }
 
 fn addrs_of(ids: &BTreeMap<i64, Name>, style: KeyStyle) -> String {

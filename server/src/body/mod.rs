@@ -12,7 +12,7 @@ pub use register::parse_register_body;
 pub use route::parse_topic_route;
 pub use version::{parse_data_version, write_data_version};
 
-use registry_core::Name;
+use registry_core::{Name, TableLimits};
 use thiserror::Error;
 
 use crate::json::{self, JsonError, Reader};
@@ -35,8 +35,8 @@ pub struct BodyLimits {
     pub filter_servers_max: u32,
     /// Queue entries of one topic route (217). 10,000: one for each broker group of the largest cluster, and then some.
     pub queue_datas_max: u32,
-    /// Bytes of one name: topic, broker, filter server, scope. 65,536: brokers refuse topics of more than 127 characters,
-    /// the original stores any.
+    /// Bytes of one name: topic, broker, filter server, scope. 1,024
+    /// ([`TableLimits::TOPIC_BYTES_MAX`]), the longest that the registry takes: a body full of longer ones ends at the first.
     pub name_bytes_max: u32,
 }
 
@@ -49,7 +49,7 @@ impl Default for BodyLimits {
             mappings_max: 100_000,
             filter_servers_max: 1_000,
             queue_datas_max: 10_000,
-            name_bytes_max: 65_536,
+            name_bytes_max: TableLimits::TOPIC_BYTES_MAX.into(),
         }
     }
 }

@@ -565,7 +565,7 @@ fn a_configuration_behind_a_link_is_replaced_beside_itself() {
 #[test]
 fn the_readme_has_every_key_of_our_own() {
     let readme = include_str!("../../../README.md");
-    for key in keys::KEYS.iter().filter(|key| key.group == keys::Group::Own) {
+    for key in KEYS.iter().filter(|key| key.group == Group::Own) {
         assert!(readme.contains(&format!("`{}`", key.name)), "{} is not in README.md", key.name);
     }
 }

@@ -10,10 +10,10 @@
 //! others find room; a source that has brokers, or had some a short while ago, finds room that strangers do not.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     net::IpAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -26,7 +26,7 @@ use crate::clock::Clock;
 /// How long a source without connections is remembered as one that has brokers: as long as a broker takes to come back
 /// after a restart of its machine.
 const BROKER_MEMORY_MS: u64 = 600_000;
-/// Sources without connections that are remembered. More forget those whose time is over.
+/// Sources without connections that are remembered: some 2 MiB. The oldest goes first.
 const REMEMBERED_MAX: usize = 10_000;
 /// Part of all connections that only sources with brokers may use: one in sixteen, ...
 const BROKER_ROOM_DIVISOR: usize = 16;
@@ -36,11 +36,18 @@ const BROKER_ROOM_MAX: usize = 1_024;
 /// All sources.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    table: Mutex<HashMap<IpAddr, Arc<Source>, RandomState>>,
+    table: Mutex<Table>,
     open: AtomicUsize,
     connections_max: usize,
     per_source_max: usize,
     clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    sources: HashMap<IpAddr, Arc<Source>, RandomState>,
+    /// Those that had brokers, in the order in which they left, and when.
+    left: VecDeque<(IpAddr, u64)>,
 }
 
 /// One source address.
@@ -103,7 +110,7 @@ impl Sources {
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Result<Place, Crowded> {
         let address = address.to_canonical();
         let mut table = self.lock();
-        let known = table.get(&address).cloned();
+        let known = table.sources.get(&address).cloned();
         let is_broker = known.as_ref().is_some_and(|source| source.is_broker(self.clock.now()));
         let open = self.open.load(Ordering::Relaxed);
         let room = if is_broker { self.connections_max } else { self.connections_max - self.broker_room() };
@@ -113,11 +120,11 @@ impl Sources {
         if known.as_ref().is_some_and(|source| source.connections.load(Ordering::Relaxed) >= self.per_source_max) {
             return Err(Crowded::TooManyOfSource(self.per_source_max));
         }
-        if known.is_none() && table.len() >= open + REMEMBERED_MAX {
-            let now = self.clock.now();
-            table.retain(|_, source| source.connections.load(Ordering::Relaxed) > 0 || source.is_broker(now));
-        }
-        let source = known.unwrap_or_else(|| Arc::clone(table.entry(address).or_insert_with(|| Source::new(address))));
+        let source = known.unwrap_or_else(|| {
+            let source = Source::new(address);
+            table.sources.insert(address, Arc::clone(&source));
+            source
+        });
         source.connections.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
         Ok(Place { sources: Arc::clone(self), source, has_brokers: false })
@@ -127,8 +134,30 @@ impl Sources {
         (self.connections_max / BROKER_ROOM_DIVISOR).clamp(1, BROKER_ROOM_MAX).min(self.connections_max / 2)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, Arc<Source>, RandomState>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// A source is without connections since then.
+    fn leave(&mut self, source: &Source, now: u64) {
+        match source.last_broker.load(Ordering::Relaxed) {
+            0 => _ = self.sources.remove(&source.address),
+            last => self.left.push_back((source.address, last)),
+        }
+        while let Some(&(address, last)) = self.left.front()
+            && (self.left.len() > REMEMBERED_MAX || now.saturating_sub(last) >= BROKER_MEMORY_MS)
+        {
+            self.left.pop_front();
+            // It may have come back, or have left again meanwhile.
+            let is_gone = |source: &Arc<Source>| {
+                source.connections.load(Ordering::Relaxed) == 0 && source.last_broker.load(Ordering::Relaxed) == last
+            };
+            if self.sources.get(&address).is_some_and(is_gone) {
+                self.sources.remove(&address);
+            }
+        }
     }
 }
 
@@ -179,15 +208,15 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let Self { sources, source, has_brokers } = self;
+        let now = sources.clock.now().0;
         let mut table = sources.lock();
         if *has_brokers {
-            source.last_broker.store(sources.clock.now().0, Ordering::Relaxed);
+            source.last_broker.store(now, Ordering::Relaxed);
             source.brokers.fetch_sub(1, Ordering::Relaxed);
         }
         sources.open.fetch_sub(1, Ordering::Relaxed);
-        let left = source.connections.fetch_sub(1, Ordering::Relaxed) - 1;
-        if left == 0 && source.last_broker.load(Ordering::Relaxed) == 0 {
-            table.remove(&source.address);
+        if source.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            table.leave(source, now);
         }
     }
 }
@@ -213,7 +242,7 @@ mod tests {
         drop(places);
         assert!(sources.enter(ip(1)).is_ok());
         drop(other);
-        assert_eq!(sources.lock().len(), 0);
+        assert_eq!(sources.lock().sources.len(), 0);
     }
 
     #[test]
@@ -239,6 +268,24 @@ mod tests {
         first.move_to(ip(7)).unwrap();
         let mut second = sources.enter(ip(1)).unwrap();
         assert_eq!(second.move_to(ip(7)), Err(Crowded::TooManyOfSource(1)));
-        assert_eq!(sources.lock().len(), 2);
+        assert_eq!(sources.lock().sources.len(), 2);
+    }
+
+    #[test]
+    fn sources_that_had_brokers_are_forgotten_when_there_are_many() {
+        let sources = sources(32, None);
+        let enter = |number: u32| {
+            let mut place = sources.enter(IpAddr::V4(number.into())).unwrap();
+            place.has_brokers();
+            place
+        };
+        // Who comes again and again is remembered once it has left for good.
+        let stays = enter(1);
+        for number in 0..3 * REMEMBERED_MAX as u32 {
+            drop(enter(number % 2 * number));
+        }
+        let table = sources.lock();
+        assert!(table.left.len() <= REMEMBERED_MAX && table.sources.len() <= REMEMBERED_MAX + 1);
+        assert!(table.sources.contains_key(&stays.source().address));
     }
 }

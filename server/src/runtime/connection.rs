@@ -295,22 +295,21 @@ impl<R: Registry, S: Transport> Connection<R, S> {
                 break;
             }
             let Self { worker, wire, headers, decoder, account, peer, .. } = self;
-            let step = match decoder.decode(&wire.input[at..], &worker.shared.limits) {
+            let (step, consumed) = match decoder.decode(&wire.input[at..], &worker.shared.limits) {
                 Ok(Decoded::Incomplete { length }) => {
                     incomplete = Some(length);
                     continue;
                 }
                 Ok(Decoded::Frame(frame)) => {
                     let is_turn = !self.in_flight.iter().any(|request| request.is_change);
-                    let step = handle(worker, headers, &frame, account, *peer, is_turn, &mut wire.output);
-                    step.map(|step| (step, frame.consumed))
+                    (handle(worker, headers, &frame, account, peer, is_turn, &mut wire.output), frame.consumed)
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => (Err(error.into()), 0),
             };
             has_served = true;
             match step {
-                Ok((Step::Done, consumed)) => at += consumed,
-                Ok((Step::Unfinished(request), consumed)) => {
+                Ok(Step::Done) => at += consumed,
+                Ok(Step::Unfinished(request)) => {
                     self.wire.consume(at);
                     at = 0;
                     let frame = self.take_frame(consumed);
@@ -442,7 +441,7 @@ impl<R: Registry, S: Transport> Connection<R, S> {
     fn serve_held(&mut self, bytes: Bytes, charge: Option<Charge>) -> Result<(), End> {
         let Self { worker, wire, headers, account, peer, .. } = self;
         let Decoded::Frame(frame) = FrameDecoder::new().decode(&bytes, &worker.shared.limits)? else { return Ok(()) };
-        match handle(worker, headers, &frame, account, *peer, true, &mut wire.output)? {
+        match handle(worker, headers, &frame, account, peer, true, &mut wire.output)? {
             Step::Done => Ok(()),
             Step::Unfinished(request) => self.send(request, bytes, charge),
         }
@@ -455,7 +454,7 @@ fn handle<R: Registry>(
     headers: &mut RequestDecoder,
     frame: &Frame<'_>,
     account: &Arc<Account>,
-    peer: Peer,
+    peer: &Peer,
     is_turn: bool,
     output: &mut Vec<u8>,
 ) -> Result<Step, End> {
@@ -464,7 +463,7 @@ fn handle<R: Registry>(
         // We have asked nothing over this connection.
         return Ok(Step::Done);
     }
-    let Peer { id: connection, address: peer, source } = peer;
+    let Peer { id: connection, address: peer, source } = *peer;
     let call = Call { request: &request, body: frame.body, account, connection, peer, source, arrived: None };
     let start = output.len();
     let handled = worker.service.borrow_mut().handle(call, is_turn, output);

@@ -127,7 +127,8 @@ impl<R: Reader> OffWorker<R> {
         };
         match call.name("topic") {
             Some(topic) if !queues.is_empty() => {
-                Handled::Change(Command::RegisterTopic { topic, queues }, Answer::Success)
+                let source = call.registry_source();
+                Handled::Change(Command::RegisterTopic { topic, queues, source }, Answer::Success)
             }
             _ => self.success(call, out),
         }

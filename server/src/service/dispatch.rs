@@ -172,13 +172,14 @@ pub(crate) fn is_change<R: Reader>(code: i32) -> bool {
 
 impl<R: Reader> Run<R> {
     /// The lane for a request with this body; `None` for the worker.
+    #[inline]
     pub(crate) fn lane(&self, body: Option<&[u8]>) -> Option<Lane> {
-        let size = likely_bytes(body.unwrap_or_default());
+        let size = || likely_bytes(body.unwrap_or_default());
         match *self {
             Self::Here(_) => None,
-            Self::HereIfShort(_, lane) => (size > SHORT_BODY_BYTES_MAX).then_some(lane),
+            Self::HereIfShort(_, lane) => (size() > SHORT_BODY_BYTES_MAX).then_some(lane),
             Self::On(lane, _) => Some(lane),
-            Self::BySize(small, large, _) => Some(if size > SMALL_BODY_BYTES_MAX { large } else { small }),
+            Self::BySize(small, large, _) => Some(if size() > SMALL_BODY_BYTES_MAX { large } else { small }),
         }
     }
 }

@@ -29,7 +29,7 @@ use std::{
 
 use bytes::Bytes;
 use registry_core::{
-    Applied, Command, ConnectionId, Millis, Name, Outcome, Reader,
+    Applied, Command, ConnectionId, Millis, Name, Outcome, Reader, Source,
     query::{ListCache, RouteCache},
 };
 use tracing::debug;
@@ -230,7 +230,11 @@ impl<R: Reader> Service<R> {
         let header = ResponseHeader::new(ResponseCode::Success, opaque);
         match (answer, &applied.outcome) {
             (Answer::Registration, Outcome::Registered(registered)) => self.registered(opaque, registered, out),
+            (Answer::Registration, Outcome::RegisteredInPart { left_out, refusal }) => {
+                self.registered_in_part(opaque, *left_out, refusal, out);
+            }
             (Answer::Registration, Outcome::Refused(refusal)) => self.refused(opaque, refusal, out),
+            (_, Outcome::Refused(refusal)) => self.over_limit(opaque, refusal, out),
             (Answer::Count(field), Outcome::TopicsChanged(count)) => {
                 let count = count.to_string();
                 let ext = [(field, count.as_str())];
@@ -331,5 +335,10 @@ impl<R> DerefMut for OffWorker<R> {
 impl<'a> Call<'a> {
     fn name(&self, field: &str) -> Option<Name> {
         self.request.ext.get(field).map(Name::from)
+    }
+
+    /// Who is charged with what the registry keeps of this request.
+    fn registry_source(&self) -> Source {
+        self.source.unwrap_or(self.peer).ip().into()
     }
 }

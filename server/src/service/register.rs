@@ -60,6 +60,7 @@ impl<R: Reader> OffWorker<R> {
             enable_acting_master: ext.get_bool("enableActingMaster"),
             zone: call.name("__ZONE_NAME"),
             connection: call.connection,
+            source: call.registry_source(),
             body,
             fingerprint,
         };
@@ -106,8 +107,7 @@ impl<R: Reader> Service<R> {
             Refusal::SingleTopicFirst => "single_topic_first",
             Refusal::NoTopicTable => "no_topic_table",
             Refusal::IdHeld { .. } => "id_held",
-            Refusal::TableFull { .. } => "table_full",
-            _ => "other",
+            _ => reason_of_limit(refusal),
         };
         self.shared.counters.count(Kind::Refused, reason);
         match refusal {
@@ -124,6 +124,21 @@ impl<R: Reader> Service<R> {
                 self.refuse(opaque, out, &refusal.to_string());
             }
         }
+    }
+
+    /// A known broker whose registration was taken but for some topics: it is told, for nobody will find them.
+    pub(super) fn registered_in_part(&self, opaque: i32, left_out: usize, refusal: &Refusal, out: &mut Vec<u8>) {
+        self.shared.counters.count(Kind::LeftOut, reason_of_limit(refusal));
+        debug!(left_out, %refusal, "registered in part");
+        self.refuse(opaque, out, &format!("registered without {left_out} topics: {refusal}"));
+    }
+
+    /// A change that a limit forbids.
+    pub(super) fn over_limit(&self, opaque: i32, refusal: &Refusal, out: &mut Vec<u8>) {
+        self.shared.counters.count(Kind::BadRequest, reason_of_limit(refusal));
+        let remark = refusal.to_string();
+        let header = ResponseHeader::new(ResponseCode::SystemError, opaque);
+        self.shared.encoder.respond(out, &ResponseHeader { remark: Some(&remark), ..header });
     }
 
     fn refuse(&self, opaque: i32, out: &mut Vec<u8>, remark: &str) {
@@ -170,6 +185,15 @@ impl<R: Reader> Service<R> {
         }
         hash.update(call.body.unwrap_or_default());
         hash.digest128().max(1)
+    }
+}
+
+fn reason_of_limit(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::TableFull { .. } => "table_full",
+        Refusal::ShareFull { .. } => "share_full",
+        Refusal::TooLong { .. } => "too_long",
+        _ => "other",
     }
 }
 

@@ -162,6 +162,7 @@ fn slowest_cluster_info(addr: SocketAddr, time: Duration) -> f64 {
 const CLUSTER_INFO_SECS_MAX: f64 = 2.0;
 
 #[test]
+#[ignore = "takes long"]
 fn cluster_info_does_not_wait_behind_lists_of_topics() {
     let (server, _broker) = full_server();
     let addr = server.addr();
@@ -191,6 +192,7 @@ fn cluster_info_does_not_wait_behind_lists_of_topics() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn nothing_is_made_for_who_has_left() {
     const LEAVING: Duration = Duration::from_secs(10);
     let (server, _broker) = full_server();

@@ -17,6 +17,7 @@ const KEPT_BYTES: u64 = 8 * MIB;
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
+#[ignore = "takes long"]
 fn a_million_topics_leave_no_memory_behind() {
     const TOPICS: usize = 100_000;
     let server = ours::start(&Settings::default());

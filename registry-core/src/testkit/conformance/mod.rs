@@ -102,7 +102,9 @@ macro_rules! conformance_suite {
                     a_connection_is_abandoned_by_its_last_broker, a_replaced_address_is_forgotten,
                     a_broker_that_moved_to_another_cluster_stays, mappings_go_with_their_group_and_topic;
                 limits:
-                    groups_are_limited, members_are_limited, topics_are_limited;
+                    groups_are_limited, members_are_limited, topics_are_limited, names_are_limited, routes_are_limited,
+                    clusters_are_limited, brokers_are_limited, settings_are_limited,
+                    a_full_table_leaves_known_brokers_alive, sources_have_shares, what_is_unregistered_is_forgotten;
                 register:
                     register_then_route, a_slave_is_told_its_master, slaves_join_the_group, a_slave_becomes_master,
                     roles_switch, one_topic_first_is_refused_and_leaves_nothing, no_topic_table_first_is_refused,

@@ -366,7 +366,7 @@ fn a_bomb_stops_at_the_limit() {
 
 #[test]
 fn names_are_kept_as_sent() {
-    let long = "n".repeat(65_536);
+    let long = "n".repeat(1_024);
     for name in ["", "../../etc/passwd", "a\u{0}b", "\u{1}\u{7f}", "😀 é", "%RETRY%x", &long] {
         let body = json!({"topicConfigSerializeWrapper": {"topicConfigTable": {name: {"topicName": name}}}});
         assert_eq!(topics(&parse(&body.to_string()).unwrap())[0].0, name);
