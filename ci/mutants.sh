@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.."
 
 # A copy of the tree for each processor.
 copies=$(nproc)
-export work=${CARGO_TARGET_DIR:-$PWD/target}/mutants
+work=$(realpath -m "${CARGO_TARGET_DIR:-target}")/mutants
+export work
 unset CARGO_TARGET_DIR
 mkdir -p "$work"
 : >"$work/problems"
@@ -128,15 +129,17 @@ case ${1:-} in
     --refresh) refresh; exit ;;
     --quick) quick=yes; shift ;;
 esac
-shopt -s nullglob
-patches=() explored=()
-for patch in "$PWD"/ci/mutants/*"${1:-}"*.patch; do
-    if [[ $(grep -m 1 '^Level' "$patch") == *' loom '* ]]; then
-        explored+=("$patch")
-    else
-        patches+=("$patch")
+# By package and test, so that little is built again from one to the next.
+mapfile -t patches < <(grep -m 1 -H '^Level' /dev/null "$PWD"/ci/mutants/*"${1:-}"*.patch |
+    sort -t : -k 3,3 -k 1,1 | cut -d : -f 1)
+explored=()
+for at in "${!patches[@]}"; do
+    if grep -q '^Level 2' "${patches[at]}"; then
+        explored+=("${patches[at]}")
+        unset "patches[at]"
     fi
 done
+patches=("${patches[@]}")
 ((${#patches[@]} + ${#explored[@]})) || { echo "no mistake is named so"; exit 1; }
 if [[ -n $quick ]]; then
     explored=()
