@@ -3,7 +3,8 @@
 #
 # Other flags make other artefacts, so they have a folder of their own, and a patched dependency another lock file, so the
 # workspace is seen through a folder of links. The patch: under loom, left-right replaces its sequentially consistent
-# fences by weaker ones, which loom did not have when that was written; with loom's own there are no false alarms.
+# fences by weaker ones, which loom did not have when that was written; with loom's own there are no false alarms. As in
+# backends/src/sync.rs, loom stops threads before each.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -18,12 +19,19 @@ manifest=$(cargo metadata --format-version 1 --locked |
 [ -n "$manifest" ] || { echo "left-right is not among the dependencies" >&2; exit 1; }
 rm -rf "$patched"
 cp -r "${manifest%/Cargo.toml}" "$patched"
-# Replaces the function by an import.
-awk '/^pub\(crate\) fn fence/ { print "pub(crate) use loom::sync::atomic::fence;"; skip = 1 }
+# Replaces the function.
+awk '/^pub\(crate\) fn fence/ {
+        print "pub(crate) fn fence(order: Ordering) {"
+        print "    loom::lazy_static! { static ref FENCES: AtomicUsize = AtomicUsize::new(0); }"
+        print "    FENCES.fetch_add(0, Ordering::Relaxed);"
+        print "    loom::sync::atomic::fence(order);"
+        print "}"
+        skip = 1
+    }
     !skip { print }
     skip && /^}/ { skip = 0 }' "$patched/src/sync.rs" > "$patched/src/sync.rs.new"
 mv "$patched/src/sync.rs.new" "$patched/src/sync.rs"
-grep -q 'pub(crate) use loom::sync::atomic::fence;' "$patched/src/sync.rs" || { echo "the patch does not fit" >&2; exit 1; }
+grep -q 'loom::sync::atomic::fence(order);' "$patched/src/sync.rs" || { echo "the patch does not fit" >&2; exit 1; }
 
 view=$target/workspace
 mkdir -p "$view"

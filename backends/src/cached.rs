@@ -36,7 +36,7 @@
 
 use std::sync::Arc;
 
-use registry_core::{Change, Publisher, Reader, Registry, Stale};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale};
 
 use crate::{
     latest::{Latest, LatestReader, Replaced},
@@ -50,6 +50,7 @@ pub struct CachedRegistry {
 
 impl Registry for CachedRegistry {
     const NAME: &'static str = "cached";
+    const BESIDE_A_READ: BesideARead = BesideARead { between_topics: u64::MAX, at_a_topic: u64::MAX };
     type Reader = CachedReader;
     type Publisher = CachedPublisher;
 

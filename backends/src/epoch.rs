@@ -32,16 +32,19 @@
 //! * **I4**: a reader does not free snapshots. The epoch runs what was deferred on whichever thread pins next; so what is
 //!   deferred only hands the snapshot back to the publisher, which drops it. Freed by readers, a snapshot of 10,000
 //!   topics costs one of them half a millisecond.
-//! * **I5**: after each swap the publisher flushes its deferred functions, or 64 replaced snapshots would wait in its bag;
-//!   and a sequentially consistent fence makes the swap visible to every read that begins after the publication. (The end
-//!   of the handle has such a fence, too; nothing depends on that.)
+//! * **I5**: each publication has a handle of its own, whose beginning frees what has waited for long enough, and whose end
+//!   queues what was deferred: with one that is kept, 64 replaced snapshots would wait in its bag. After each swap a
+//!   sequentially consistent fence makes it visible to every read that begins after the publication. (The end of the
+//!   handle has such a fence, too; nothing depends on that.)
+//! * **I6**: a reader that meets a snapshot first has a sequentially consistent fence behind it, so that every read that
+//!   begins after its return sees that snapshot, too, though the publication may not have returned.
 //!
 //! The collector is private: the global one would mix the garbage of whoever else uses it into our readers' pins.
 
 use std::sync::{Arc, mpsc};
 
 use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
-use registry_core::{Change, Publisher, Reader, Registry, Stale};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, View};
 
 use crate::{
     snapshot::Snapshot,
@@ -56,6 +59,7 @@ pub struct EpochRegistry {
 
 impl Registry for EpochRegistry {
     const NAME: &'static str = "epoch";
+    const BESIDE_A_READ: BesideARead = BesideARead { between_topics: u64::MAX, at_a_topic: u64::MAX };
     type Reader = EpochReader;
     type Publisher = EpochPublisher;
 
@@ -69,7 +73,7 @@ impl Registry for EpochRegistry {
     }
 
     fn reader(self: &Arc<Self>) -> EpochReader {
-        EpochReader { handle: self.collector.register(), registry: Arc::clone(self) }
+        EpochReader { handle: self.collector.register(), seen: 0, registry: Arc::clone(self) }
     }
 }
 
@@ -85,6 +89,8 @@ impl Drop for EpochRegistry {
 pub struct EpochReader {
     // Before the registry, whose collector it belongs to.
     handle: LocalHandle,
+    /// Version of the newest state that it has met.
+    seen: u64,
     registry: Arc<EpochRegistry>,
 }
 
@@ -96,6 +102,12 @@ impl Reader for EpochReader {
         let shared: Shared<'_, Tracked<Snapshot>> = self.registry.current.load(Ordering::Acquire, &guard);
         // SAFETY: I1: not null; I2: loaded under `guard`, so it is not freed while `guard` lives, which outlives `snapshot`.
         let snapshot = unsafe { shared.deref() };
+        let version = snapshot.get().root().version();
+        if version != self.seen {
+            self.seen = version;
+            // I6, pairs with the fence in the next reader's `pin`.
+            fence(Ordering::SeqCst);
+        }
         match query(snapshot.get()) {
             Ok(result) => result,
             Err(stale) => unreachable!("a snapshot never fails: {stale:?}"),
@@ -122,11 +134,12 @@ impl EpochPublisher {
 impl Publisher for EpochPublisher {
     fn publish(&mut self, change: Change) {
         self.building.apply(change);
-        let next = Owned::new(Tracked::new(self.building.clone()));
         // A handle for each publication: it is registered and taken back with the guard's end, some hundred nanoseconds.
         let handle = self.registry.collector.register();
         let guard = handle.pin();
-        let replaced = self.registry.current.swap(next, Ordering::AcqRel, &guard);
+        let next = Owned::new(Tracked::new(self.building.clone()));
+        // Release: whoever loads the pointer sees what it shows. What comes back was made here.
+        let replaced = self.registry.current.swap(next, Ordering::Release, &guard);
         let give_back = self.give_back.clone();
         let replaced = replaced.as_raw().cast_mut();
         let hand_back = move || {
@@ -142,7 +155,6 @@ impl Publisher for EpochPublisher {
         // `Send`.
         unsafe { guard.defer_unchecked(hand_back) };
         // I5.
-        guard.flush();
         fence(Ordering::SeqCst);
         drop(guard);
         drop(handle);

@@ -7,7 +7,9 @@
 //!   was copied with it belong together, and a number that has been seen is that of a value that can be had.
 //! * **L2**: a publication that returned before a [`LatestReader::refresh`] began is seen by it: between the raise of the
 //!   number and the return, and between the begin and the look at the number, stands a sequentially consistent fence.
-//! * **L3**: numbers only grow, so a reader never goes back.
+//! * **L3**: numbers only grow, so a reader never goes back; and a value that one reader has returned with is seen by every
+//!   refresh that begins later, though its publication may not have returned. So a reader that takes a new value has a
+//!   sequentially consistent fence behind it, as the publication has.
 //! * **L4**: whoever replaces a value keeps it until nobody else does, so a reader never runs the destructor of a large
 //!   one.
 
@@ -49,8 +51,11 @@ impl<T> LatestReader<T> {
     pub(crate) fn refresh(&mut self, latest: &Latest<T>) {
         // L2, pairs with the fence in `publish`.
         fence(Ordering::SeqCst);
-        if latest.number.0.load(Ordering::Acquire) != self.number {
+        // Relaxed: the value is had under the lock, and what is kept has been.
+        if latest.number.0.load(Ordering::Relaxed) != self.number {
             (self.number, self.value) = latest.copy();
+            // L3, pairs with the fence at the beginning of the next reader's refresh.
+            fence(Ordering::SeqCst);
         }
     }
 
@@ -76,7 +81,7 @@ impl<T> Replaced<T> {
         let replaced = {
             let mut newest = latest.value.lock();
             let replaced = std::mem::replace(&mut *newest, value);
-            latest.number.0.fetch_add(1, Ordering::Release);
+            latest.number.0.fetch_add(1, Ordering::Relaxed);
             replaced
         };
         // L2, pairs with the fence in `refresh`.

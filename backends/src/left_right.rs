@@ -3,7 +3,8 @@
 //! # Guarantees
 //! A query runs inside a guard on the copy that readers have, which nobody changes while a guard is held: it sees one
 //! state. A change is made on the other copy, which then becomes the readers' by one swap of a pointer; the publisher
-//! answers after that. Linearizable.
+//! answers after that. Linearizable: a reader that meets a change first has a sequentially consistent fence behind it, as
+//! the publication has, so that every read that begins after its return sees the change, too.
 //!
 //! # Costs
 //! * Memory: the maps twice, their values once (both copies share them).
@@ -31,11 +32,11 @@
 use std::sync::Arc;
 
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
-use registry_core::{Change, Publisher, Reader, Registry, Stale};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale};
 
 use crate::{
     state::State,
-    sync::{Mutex, Tracked},
+    sync::{Mutex, Ordering, Tracked, fence},
 };
 
 /// Both copies come to equal states: a change says everything, and nothing else is looked at.
@@ -61,6 +62,7 @@ fn apply(state: &mut State, change: Change) {
             None => drop(state.topics.remove(&name)),
         }
     }
+    state.shrink();
 }
 
 type Writer = WriteHandle<Tracked<State>, Change>;
@@ -77,6 +79,7 @@ pub struct LeftRightRegistry {
 
 impl Registry for LeftRightRegistry {
     const NAME: &'static str = "left-right";
+    const BESIDE_A_READ: BesideARead = BesideARead { between_topics: 1, at_a_topic: 1 };
     type Reader = LeftRightReader;
     type Publisher = LeftRightPublisher;
 
@@ -89,13 +92,15 @@ impl Registry for LeftRightRegistry {
     }
 
     fn reader(self: &Arc<Self>) -> LeftRightReader {
-        LeftRightReader { handle: self.readers.handle(), registry: Arc::clone(self) }
+        LeftRightReader { handle: self.readers.handle(), seen: 0, registry: Arc::clone(self) }
     }
 }
 
 /// Reads the copy that is the readers' when it enters.
 pub struct LeftRightReader {
     handle: ReadHandle<Tracked<State>>,
+    /// Version of the newest state that it has met.
+    seen: u64,
     /// Keeps the writing half, which may be in there.
     registry: Arc<LeftRightRegistry>,
 }
@@ -107,6 +112,12 @@ impl Reader for LeftRightReader {
         let Some(state) = self.handle.enter() else {
             unreachable!("the writing half is with the publisher or with the registry, and both outlive this reader");
         };
+        let version = state.get().root.version();
+        if version != self.seen {
+            self.seen = version;
+            // Pairs with the fence in the next reader's `enter`.
+            fence(Ordering::SeqCst);
+        }
         match query(state.get()) {
             Ok(result) => result,
             Err(stale) => unreachable!("a copy under a guard never fails: {stale:?}"),

@@ -99,6 +99,7 @@ impl Publisher for RwLockPublisher {
                     None => state.topics.remove_entry(&name).map_or((Some(name), None), |(n, e)| (Some(n), Some(e))),
                 });
             }
+            state.shrink();
         }
         // The lock is free: readers go on while the old values are dropped.
         drop((root, replaced));

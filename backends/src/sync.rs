@@ -20,9 +20,9 @@ pub(crate) use real::Tracked;
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
-pub(crate) use model::{Mutex, RwLock, ShardedMap, Tracked};
+pub(crate) use model::{Mutex, RwLock, ShardedMap, Tracked, fence};
 
 #[cfg(not(loom))]
 mod real {
@@ -95,6 +95,13 @@ mod real {
             self.0.remove_if(key, |_, value| is_old(value));
         }
 
+        /// Gives memory back when most entries have gone.
+        pub(crate) fn shrink(&self) {
+            if registry_core::is_worth_shrinking(self.0.len(), self.0.capacity()) {
+                self.0.shrink_to_fit();
+            }
+        }
+
         /// Runs `f` on every entry, under the lock of its shard, until it fails.
         pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(&K, &V) -> Result<(), E>) -> Result<(), E> {
             self.0.iter().try_for_each(|entry| f(entry.key(), entry.value()))
@@ -106,10 +113,24 @@ mod real {
 mod model {
     use std::{borrow::Borrow, collections::BTreeMap};
 
-    use loom::sync::{
-        self,
-        atomic::{AtomicUsize, Ordering},
+    use loom::{
+        lazy_static,
+        sync::{
+            self,
+            atomic::{AtomicUsize, Ordering},
+        },
     };
+
+    lazy_static! {
+        static ref FENCES: AtomicUsize = AtomicUsize::new(0);
+    }
+
+    /// A fence before which loom stops threads, as it does before an access of an atomic: it knows of no order between
+    /// fences, so it would never put the fence of one thread behind that of another. The access orders nothing.
+    pub(crate) fn fence(ordering: Ordering) {
+        FENCES.fetch_add(0, Ordering::Relaxed);
+        sync::atomic::fence(ordering);
+    }
 
     /// A value with a witness, for loom to compare accesses with: each must come after the changes before it.
     pub(crate) struct Tracked<T> {
@@ -188,6 +209,9 @@ mod model {
                 shard.remove(key);
             }
         }
+
+        #[expect(clippy::unused_self, reason = "a tree has no more room than it needs")]
+        pub(crate) fn shrink(&self) {}
 
         pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(&K, &V) -> Result<(), E>) -> Result<(), E> {
             for shard in &self.0 {

@@ -32,9 +32,10 @@ pub use command::{Applied, Command, Master, MinIdChange, Outcome, Refusal, Regis
 pub use cow_map::CowMap;
 pub use image::{Change, Entry, Group, Image, KeyStyle, MappingPiece, Root, Setting};
 pub use liveness::{LiveKey, LiveRecord, Pulse};
-pub use registry::{Publisher, Reader, Registry, SWEEP_TOPICS, Writer};
+pub use registry::{BesideARead, Publisher, Reader, Registry, SWEEP_TOPICS, Writer};
 pub use tables::{
     HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Slot, TableLimits, Tables,
+    is_worth_shrinking,
 };
 pub use value::{
     ConnectionId, DataVersion, Millis, Name, QueueSettings, RegisterBody, Registration, Source, TopicMapping,

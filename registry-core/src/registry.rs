@@ -18,6 +18,9 @@ pub trait Registry: Send + Sync + Sized + 'static {
     /// Name of the strategy, as it is selected and reported.
     const NAME: &'static str;
 
+    /// What its publisher can do while a reader stays inside of one read. By default nothing, as under one lock.
+    const BESIDE_A_READ: BesideARead = BesideARead { between_topics: 0, at_a_topic: 0 };
+
     /// Reads states. One for each thread.
     type Reader: Reader;
 
@@ -30,6 +33,16 @@ pub trait Registry: Send + Sync + Sized + 'static {
     /// Makes a reader. It may have to stay on the thread that made it, so each thread makes its own, once: making one
     /// may wait for the writer.
     fn reader(self: &Arc<Self>) -> Self::Reader;
+}
+
+/// How many changes can be published while a reader stays inside of one read, before the publisher waits for it; a change
+/// more waits until the read is over. [`u64::MAX`]: the publisher never waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BesideARead {
+    /// While the query looks at no topic.
+    pub between_topics: u64,
+    /// While it is in the closure of [`View::with_topic`] or [`View::for_each_topic`], and a change has that topic.
+    pub at_a_topic: u64,
 }
 
 /// Runs queries, each against exactly one state.

@@ -103,6 +103,8 @@ pub struct TopicMapping {
 pub struct TopicTable {
     text: String,
     entries: Vec<TopicTableEntry>,
+    longest_name: usize,
+    settings_runs: usize,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -115,7 +117,8 @@ struct TopicTableEntry {
 impl TopicTable {
     /// Makes a table with room for `topics` topics and `bytes` bytes of names.
     pub fn with_capacity(topics: usize, bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes), entries: Vec::with_capacity(topics) }
+        let (text, entries) = (String::with_capacity(bytes), Vec::with_capacity(topics));
+        Self { text, entries, ..Self::default() }
     }
 
     /// Adds a topic: `key` is its key in the broker's table, `name` the `topicName` inside the value, under which it
@@ -124,6 +127,8 @@ impl TopicTable {
     /// # Panics
     /// When the names together exceed 4 GiB; the frame limit lies far below.
     pub fn push(&mut self, key: &str, name: &str, settings: QueueSettings) {
+        self.longest_name = self.longest_name.max(name.len());
+        self.settings_runs += usize::from(self.entries.last().is_none_or(|last| last.settings != settings));
         let name_range = self.store(name);
         let key_range = if key == name { name_range.clone() } else { self.store(key) };
         self.entries.push(TopicTableEntry { key: key_range, name: name_range, settings });
@@ -143,13 +148,12 @@ impl TopicTable {
 
     /// Bytes of the longest name.
     pub fn longest_name(&self) -> usize {
-        self.entries.iter().map(|entry| entry.name.end - entry.name.start).max().unwrap_or(0) as usize
+        self.longest_name
     }
 
     /// How often the settings are not those of the topic before: no more of them are distinct.
     pub fn settings_runs(&self) -> usize {
-        let changes = self.entries.windows(2).filter(|pair| pair[0].settings != pair[1].settings);
-        changes.count() + usize::from(!self.is_empty())
+        self.settings_runs
     }
 
     /// Number of topics.

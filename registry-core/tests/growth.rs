@@ -90,7 +90,7 @@ fn memory_goes_back_when_a_million_topics_have_gone() {
     }
     writer.tables().check();
     let room = writer.tables().topic_room();
-    assert!(room.0 == 0 && room.1 < TOPICS / 4, "room for {room:?} topics");
+    assert!(room.0 < TOPICS / 16 && room.1 < TOPICS / 4, "room for {room:?} topics");
     steps.sort_unstable();
     println!(
         "{} steps of the sweep, half of them up to {:?}, the longest {:?}",

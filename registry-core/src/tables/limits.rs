@@ -100,3 +100,20 @@ impl TableLimits {
         limit / 100 * self.source_share_percent + limit % 100 * self.source_share_percent / 100
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::TableLimits;
+
+    #[test]
+    fn the_longest_route_is_one_that_clients_read() {
+        const FRAME_BYTES_MAX: usize = 16 << 20;
+        /// An order configuration, every byte of it an escape, and the header.
+        const REST_BYTES: usize = 6 * 65_536 + 1_024;
+        let limits = TableLimits::default();
+        let groups = limits.topic_groups_max * limits.group_bytes_max;
+        let mappings = limits.topic_mappings_max * limits.mapping_bytes_max;
+        assert!(groups + mappings + REST_BYTES < FRAME_BYTES_MAX);
+        assert!(limits.cluster_info_bytes_max < FRAME_BYTES_MAX);
+    }
+}

@@ -14,7 +14,6 @@ mod ledger;
 mod limits;
 mod live;
 mod names;
-mod pages;
 mod register;
 mod room;
 mod shrink;
@@ -32,7 +31,7 @@ pub(crate) use groups::{Group, Groups};
 use ledger::{Ledger, Usage};
 pub use limits::TableLimits;
 use live::LiveTable;
-pub(crate) use shrink::is_worth_it as is_worth_shrinking;
+pub use shrink::is_worth_it as is_worth_shrinking;
 use topics::Topics;
 pub(crate) use topics::{OwnedMapping, TopicValue};
 

@@ -231,8 +231,8 @@ impl Tables {
             None => Arc::new(Pulse::new(now)),
         };
         // Topics under other keys than their names are removed and taken again each time, and may come out otherwise.
-        let has_aliases = registration.body.topics.as_ref().is_some_and(crate::TopicTable::has_aliases);
-        let is_recognised = is_whole && !(self.delete_topic_with_registration && has_aliases);
+        let has_aliases = || registration.body.topics.as_ref().is_some_and(crate::TopicTable::has_aliases);
+        let is_recognised = is_whole && !(self.delete_topic_with_registration && has_aliases());
         let record = Arc::new(LiveRecord::new(pulse, registration, is_recognised));
         let account = self.ledger.account(registration.source);
         let former = held.as_ref().map(|held| (held.account, held.charged));

@@ -12,7 +12,7 @@ use std::{
 const CAPACITY_MIN: usize = 256;
 
 /// Says whether a table with room for `capacity` entries is worth a move.
-pub(crate) fn is_worth_it(len: usize, capacity: usize) -> bool {
+pub fn is_worth_it(len: usize, capacity: usize) -> bool {
     capacity >= CAPACITY_MIN && len < capacity / 16
 }
 

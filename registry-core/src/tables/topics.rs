@@ -5,7 +5,7 @@ use std::{hash::BuildHasher, sync::Arc};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use super::{Slot, groups::Groups, pages::Pages, shrink};
+use super::{Slot, groups::Groups, shrink};
 use crate::{Name, TopicMapping};
 
 /// A static-topic mapping and the group whose broker brought it.
@@ -38,7 +38,7 @@ const SHARDS: usize = 256;
 
 /// All topics: a dense list, so that a sweep can walk it in steps, and an index by name.
 pub(crate) struct Topics {
-    list: Pages<Topic>,
+    list: Vec<Topic>,
     by_name: Box<[HashTable<u32>]>,
     hasher: RandomState,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Topics {
 impl Default for Topics {
     fn default() -> Self {
         Self {
-            list: Pages::default(),
+            list: Vec::new(),
             by_name: (0..SHARDS).map(|_| HashTable::new()).collect(),
             hasher: RandomState::default(),
         }
@@ -181,6 +181,9 @@ impl Topics {
             entry.remove();
         }
         list.swap_remove(at);
+        if shrink::is_worth_it(list.len(), list.capacity()) {
+            list.shrink_to(list.len() * 2);
+        }
         if at < list.len() {
             let moved_from = list.len();
             let hash = hasher.hash_one(&*list[at].name);

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::Probe;
 use crate::{
     Applied, Command, ConnectionId, DataVersion, KeyStyle, LiveKey, Millis, MinIdChange, Name, Outcome, QueueSettings,
-    Reader, RegisterBody, Registered, Registration, Registry, Source, TableLimits, TopicMapping, TopicTable,
-    Unregistration, Writer,
+    Reader, RegisterBody, Registered, Registration, Registry, Root, Source, TableLimits, TopicMapping, TopicTable,
+    Unregistration, View, Writer,
     query::{self, BrokerVersion, Heartbeat, UnitTopics},
 };
 
@@ -217,6 +217,11 @@ impl<R: Registry> Fixture<R> {
         self.writer.publish();
     }
 
+    /// The small tables of the present state.
+    pub fn root(&mut self) -> Arc<Root> {
+        self.reader.read(|view| Ok(view.share_root()))
+    }
+
     /// Executes a command.
     pub fn apply(&mut self, command: Command) -> Applied {
         self.writer.execute(&command, self.now)
@@ -300,21 +305,20 @@ impl<R: Registry> Fixture<R> {
     /// A heartbeat (904).
     pub fn beat(&mut self, key: &LiveKey) -> Heartbeat {
         let now = self.now;
-        self.reader.read(|view| Ok(query::heartbeat(crate::View::root(view), key, now)))
+        self.reader.read(|view| Ok(query::heartbeat(View::root(view), key, now)))
     }
 
     /// A question for a data version (322).
     pub fn ask_version(&mut self, key: &LiveKey, version: Option<DataVersion>) -> BrokerVersion {
         let now = self.now;
-        self.reader.read(|view| Ok(query::query_data_version(crate::View::root(view), key, version, now)))
+        self.reader.read(|view| Ok(query::query_data_version(View::root(view), key, version, now)))
     }
 
     /// What a registration is answered without the writer, if nothing changed.
     pub fn recognised(&mut self, broker: &Broker) -> Option<Registered> {
         let (key, now) = (broker.key(), self.now);
         let (connection, fingerprint) = (broker.0.connection, broker.0.fingerprint);
-        self.reader
-            .read(|view| Ok(query::unchanged_registration(crate::View::root(view), &key, connection, fingerprint, now)))
+        self.reader.read(|view| Ok(query::unchanged_registration(View::root(view), &key, connection, fingerprint, now)))
     }
 
     /// Puts a question.

@@ -20,6 +20,8 @@ const TOPICS: [&str; 6] = ["t0", "t1", "t2", "t3", "t\"4\"", "rmq_sys_SYNC_BROKE
 pub enum Step {
     /// A command of the writer.
     Apply(Command),
+    /// Commands that came together, of the writer: published as one change, as a server does it.
+    Batch(Vec<Command>),
     /// A registration that was made before in this run, counted from the first, byte for byte. If it is recognised as
     /// unchanged and `is_short_cut` is set, the writer does not see it.
     Repeat {
@@ -228,6 +230,10 @@ fn command() -> impl Strategy<Value = Command> {
 pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => command().prop_map(Step::Apply),
+        4 => vec(command(), 2..5).prop_map(Step::Batch),
+        1 => vec(name(&TOPICS), 2..4).prop_map(|topics| {
+            Step::Batch(topics.into_iter().map(|topic| Command::DeleteTopic { topic, cluster: None }).collect())
+        }),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(at, is_short_cut)| Step::Repeat { at, is_short_cut }),
         8 => (any::<usize>(), twist()).prop_map(|(at, twist)| Step::Amend { at, twist }),
         2 => live_key().prop_map(Step::Beat),
@@ -256,7 +262,9 @@ pub fn probes() -> Vec<Probe> {
             zone: zone.map(Name::from),
             order_conf: order_conf.map(Name::from),
         };
+        // Of both spellings, one after the other: these are the routes that are kept.
         probes.push(route(KeyStyle::Bare, false, None, None));
+        probes.push(route(KeyStyle::Quoted, false, None, None));
         probes.push(route(KeyStyle::Quoted, true, None, Some("b0:4;b1:4")));
         probes.push(route(KeyStyle::Quoted, false, Some("zb"), None));
         probes.push(route(KeyStyle::Bare, true, Some("za"), None));

@@ -53,6 +53,8 @@ pub enum Op {
     Add(u8),
     /// 216.
     Delete(u8),
+    /// 216 for both topics, published as one change. No request does that, so no random history has it.
+    DeleteBoth,
     /// Silent brokers expire.
     Expire {
         /// When.
@@ -83,6 +85,7 @@ pub type Answer = String;
 /// What is done in one call, by the protocol's kinds of requests.
 enum Kind {
     Write(Command, Millis),
+    Together([Command; 2]),
     Beat(Box<Broker>, Millis),
     Ask(Probe),
 }
@@ -118,9 +121,8 @@ impl Op {
             Self::Add(broker) => {
                 Kind::Write(Command::AddWritePerm { broker_name: self::broker(broker).0.broker_name }, start)
             }
-            Self::Delete(topic) => {
-                Kind::Write(Command::DeleteTopic { topic: topic_name(topic).into(), cluster: None }, start)
-            }
+            Self::Delete(topic) => Kind::Write(deletion(topic), start),
+            Self::DeleteBoth => Kind::Together([deletion(0), deletion(1)]),
             Self::Expire { at } => Kind::Write(Command::Expire, Millis(at)),
             Self::Beat { broker, at } => Kind::Beat(Box::new(self::broker(broker)), Millis(at)),
             Self::Route(topic) => Kind::Ask(Probe::Route {
@@ -163,6 +165,11 @@ impl Op {
                 };
                 beat_answer(is_known)
             }
+            Kind::Together(commands) => writer.with(|writer| {
+                let [one, two] = commands.map(|command| writer.apply(&command, Millis(1)));
+                writer.publish();
+                answer(&one) + &answer(&two)
+            }),
             Kind::Write(command, at) => {
                 if let Command::Register(registration) = &command {
                     let (key, fingerprint) = (Broker((**registration).clone()).key(), registration.fingerprint);
@@ -195,8 +202,15 @@ impl Spec for Model {
             Kind::Ask(probe) => self.ask(&probe),
             Kind::Beat(broker, at) => beat_answer(self.beat(&broker.key(), at)),
             Kind::Write(command, at) => answer(&Self::apply(self, &command, at)),
+            Kind::Together([one, two]) => {
+                answer(&Self::apply(self, &one, Millis(1))) + &answer(&Self::apply(self, &two, Millis(1)))
+            }
         }
     }
+}
+
+fn deletion(topic: u8) -> Command {
+    Command::DeleteTopic { topic: topic_name(topic).into(), cluster: None }
 }
 
 fn beat_answer(is_known: bool) -> Answer {

@@ -8,7 +8,7 @@ use flate2::bufread::ZlibDecoder;
 use registry_core::{Name, QueueSettings, RegisterBody, TopicMapping, TopicTable};
 
 use super::{
-    BodyError, BodyLimits, Excerpt, check_count, check_name, parse_whole,
+    BodyError, BodyLimits, Quoted, check_count, check_name, parse_whole,
     register::{Parser, last_of_each_mapping, last_of_each_topic},
 };
 use crate::{json, remoting::codes::VERSION_5_0_0};
@@ -68,7 +68,7 @@ fn read_topics(parts: &mut Parts<'_>, body_bytes: usize) -> Result<TopicTable, B
 
 /// Parses `name readQueues writeQueues perm filterType [attributes]`.
 fn parse_topic_line(line: &str) -> Result<(&str, QueueSettings), BodyError> {
-    let invalid = |what| BodyError::TopicLine(Excerpt::of(line), what);
+    let invalid = |what| BodyError::TopicLine(Quoted::of(line), what);
     let mut fields = line.split(' ');
     let name = fields.next().unwrap_or_default();
     let mut number = |what| fields.next().and_then(|field| field.parse::<i32>().ok()).ok_or_else(|| invalid(what));
@@ -89,7 +89,7 @@ fn read_mappings(parts: &mut Parts<'_>, parser: Parser<'_>) -> Result<Vec<(Name,
     let count = parts.count("mapping count", "mappings_max", limits.mappings_max)?;
     let mut mappings = Vec::new();
     for index in 0..count {
-        let incomplete = |what| BodyError::IncompleteMapping(Excerpt::of(&index.to_string()), what);
+        let incomplete = |what| BodyError::IncompleteMapping(Quoted::of(&index.to_string()), what);
         let mapping = parse_whole(parts.part("mapping")?, |reader| parser.read_mapping(reader, ""))?;
         let mapping = mapping.ok_or_else(|| incomplete("value"))?;
         let key = mapping.topic.clone().ok_or_else(|| incomplete("topic"))?;

@@ -69,13 +69,13 @@ pub enum BodyError {
     NegativeVersion(i32),
     /// An entry of the topic table is null or has no `topicName`.
     #[error("topic {0} has no topicName")]
-    UnnamedTopic(Excerpt),
+    UnnamedTopic(Quoted),
     /// An entry of the mapping table is null, or it lacks the field by which it is stored.
     #[error("mapping {0} has no {1}")]
-    IncompleteMapping(Excerpt, &'static str),
+    IncompleteMapping(Quoted, &'static str),
     /// A key of `currIdMap` is no number, or its value is null.
     #[error("currIdMap entry {0} is no pair of numbers")]
-    QueueId(Excerpt),
+    QueueId(Quoted),
     /// More entries than a limit of [`BodyLimits`] allows.
     #[error("more than {limit_name} {limit} entries")]
     TooMany {
@@ -113,14 +113,14 @@ pub enum BodyError {
     InflatedTooLong(u32),
     /// A topic of a compressed body is not `name readQueues writeQueues perm filterType`.
     #[error("topic line {0} has no valid {1}")]
-    TopicLine(Excerpt, &'static str),
+    TopicLine(Quoted, &'static str),
 }
 
 /// The start of a text that a peer sent, for messages: bounded, and escaped so that it cannot forge a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excerpt(String);
+pub struct Quoted(String);
 
-impl Excerpt {
+impl Quoted {
     /// Unit: characters.
     const LENGTH_MAX: usize = 64;
 
@@ -129,7 +129,7 @@ impl Excerpt {
     }
 }
 
-impl std::fmt::Display for Excerpt {
+impl std::fmt::Display for Quoted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.0)
     }
@@ -173,8 +173,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excerpts_are_short_and_escaped() {
-        assert_eq!(Excerpt::of("a\nb\u{1b}").to_string(), "\"a\\nb\\u{1b}\"");
-        assert_eq!(Excerpt::of(&"é".repeat(1000)).0.chars().count(), 64);
+    fn what_is_quoted_is_short_and_escaped() {
+        assert_eq!(Quoted::of("a\nb\u{1b}").to_string(), "\"a\\nb\\u{1b}\"");
+        assert_eq!(Quoted::of(&"é".repeat(1000)).0.chars().count(), 64);
     }
 }

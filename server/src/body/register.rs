@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use registry_core::{DataVersion, Name, QueueSettings, RegisterBody, TopicMapping, TopicTable};
 
 use super::{
-    BodyError, BodyLimits, Excerpt, check_count, check_name,
+    BodyError, BodyLimits, Quoted, check_count, check_name,
     compressed::{is_zlib, parse_compressed},
     parse_whole, read_name,
     version::{read_data_version, version_of_now},
@@ -165,7 +165,7 @@ impl Parser<'_> {
             return self.push_topic(key, name, settings, table);
         }
         if reader.null()? {
-            return Err(BodyError::UnnamedTopic(Excerpt::of(key)));
+            return Err(BodyError::UnnamedTopic(Quoted::of(key)));
         }
         let mut name = None;
         let mut settings = QueueSettings::default();
@@ -190,7 +190,7 @@ impl Parser<'_> {
         settings: QueueSettings,
         table: &mut TopicTable,
     ) -> Result<(), BodyError> {
-        let name = name.ok_or_else(|| BodyError::UnnamedTopic(Excerpt::of(key)))?;
+        let name = name.ok_or_else(|| BodyError::UnnamedTopic(Quoted::of(key)))?;
         check_name(key, self.limits)?;
         check_name(name, self.limits)?;
         table.push(key, name, settings);
@@ -218,7 +218,7 @@ impl Parser<'_> {
     /// Reads a mapping; `key` is for messages.
     pub(super) fn read_mapping(self, reader: &mut Reader<'_>, key: &str) -> Result<TopicMapping, BodyError> {
         if reader.null()? {
-            return Err(BodyError::IncompleteMapping(Excerpt::of(key), "value"));
+            return Err(BodyError::IncompleteMapping(Quoted::of(key), "value"));
         }
         let mut mapping = TopicMapping {
             scope: Some(Name::from(SCOPE_GLOBAL)),
@@ -239,7 +239,7 @@ impl Parser<'_> {
             }
         }
         if mapping.bname.is_none() {
-            return Err(BodyError::IncompleteMapping(Excerpt::of(key), "bname"));
+            return Err(BodyError::IncompleteMapping(Quoted::of(key), "bname"));
         }
         Ok(mapping)
     }
@@ -278,7 +278,7 @@ fn read_id_map(reader: &mut Reader<'_>) -> Result<Option<IdMap>, BodyError> {
         }
         let value = reader.integer32()?;
         let (Ok(logic), Some(physical)) = (key.parse::<i32>(), value) else {
-            return Err(BodyError::QueueId(Excerpt::of(&key)));
+            return Err(BodyError::QueueId(Quoted::of(&key)));
         };
         ids.push((logic, physical));
     }

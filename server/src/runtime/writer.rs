@@ -14,7 +14,7 @@ use tokio::sync::{mpsc as notices, oneshot};
 use tracing::Level;
 
 use super::{liveness::ConnectionCloser, notifier::Notice, thread::spawn_critical};
-use crate::{body::Excerpt, counters::Kind, logging::Limit, service::Shared};
+use crate::{body::Quoted, counters::Kind, logging::Limit, service::Shared};
 
 /// How often the writer does its housekeeping.
 const TICK: Duration = Duration::from_secs(1);
@@ -172,7 +172,7 @@ impl Consequences {
         }
         if let (Command::Register(registration), Outcome::Registered(_)) = (command, &applied.outcome) {
             let (name, addr) = (&registration.broker_name, &registration.broker_addr);
-            tracing::debug!(broker = %Excerpt::of(name), addr = %Excerpt::of(addr), "registered");
+            tracing::debug!(broker = %Quoted::of(name), addr = %Quoted::of(addr), "registered");
         }
         for connection in applied.abandoned.drain(..) {
             self.closer.close(connection);

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Answer, Call, Handled, OffWorker, Service, route::ORDER_TOPIC_CONFIG};
 use crate::{
-    body::{BodyError, BodyLimits, Excerpt, is_zlib, likely_bytes, parse_register_body},
+    body::{BodyError, BodyLimits, Quoted, is_zlib, likely_bytes, parse_register_body},
     counters::Kind,
     logging::Limit,
     remoting::{ResponseCode, ResponseHeader},
@@ -114,7 +114,7 @@ impl<R: Reader> Service<R> {
             // The loser of an election is not told: the original answers as if it had registered.
             Refusal::IdHeld { broker_id, holder } => {
                 if IGNORED.admits() {
-                    let holder = Excerpt::of(holder);
+                    let holder = Quoted::of(holder);
                     info!(broker_id, %holder, "registration ignored: a newer stateVersion holds the id");
                 }
                 self.registered(opaque, &Registered::default(), out);

@@ -138,8 +138,9 @@ fn thousands_of_addresses_and_names_cost_a_handful_of_connections() {
         assert_eq!(client.code(&member(&group, id, &format!("host-{name}.invalid:10911")).register()), 0);
     }
     let (files, threads) = (count(&server, "fd"), count(&server, "task"));
-    for group in (0..GROUPS).map(|n| format!("a{n}")).chain((0..=NAMES / MEMBERS).map(|n| format!("n{n}"))) {
-        assert_eq!(client.code(&member(&group, 0, "127.0.0.1:1").register()), 0);
+    let groups = (0..GROUPS).map(|n| format!("a{n}")).chain((0..=NAMES / MEMBERS).map(|n| format!("n{n}")));
+    for (group, port) in groups.zip(1..) {
+        assert_eq!(client.code(&member(&group, 0, &format!("127.0.0.1:{port}")).register()), 0);
     }
     let (mut files_most, mut threads_most) = (0, 0);
     let ends = Instant::now() + Duration::from_secs(3);

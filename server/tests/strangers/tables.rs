@@ -64,8 +64,9 @@ fn one_broker_under_many_cluster_names_leaves_few() {
         }
         answers(&mut client, 100);
     }
-    let info: Value = serde_json::from_str(&client.call(&cluster_info()).text()).expect("a list");
-    let clusters = info["clusterAddrTable"].as_object().expect("clusters").len();
+    let info = client.call(&cluster_info()).text();
+    let (_, clusters) = info.split_once("clusterAddrTable").expect("the clusters");
+    let clusters = clusters.matches("\"cluster-").count();
     at_most("3", "clusters after one broker named 20,000", clusters, 16);
     assert_eq!(client.code(&broker.unregister()), 0);
     holds("3", "and none when it has gone", is_empty(&mut client));

@@ -2,8 +2,9 @@
 
 use super::super::fixture::{Broker, CLUSTER, Fixture, settings};
 use crate::{
-    Command, ConnectionId, HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Registry,
-    TopicMapping, query::Heartbeat,
+    Command, ConnectionId, HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN, Millis,
+    Registry, TopicMapping,
+    query::{self, Heartbeat},
 };
 
 const NO_BROKERS: &str = r#"{"brokerAddrTable":{},"clusterAddrTable":{}}"#;
@@ -42,6 +43,44 @@ pub fn slaves_without_acting_stay_slaves<R: Registry>() {
     let applied = f.unregister(&Broker::new("b", 0, "a0"));
     assert_eq!(f.acting_route("t1"), "b{1=a1} / b:6:8:8");
     assert_eq!(applied.min_id_changes, [], "nor is anybody told");
+}
+
+/// G4: whatever takes a broker away, a heartbeat that still finds it, in a state from before, is told that it is late.
+pub fn a_heartbeat_that_finds_a_removed_broker_is_late<R: Registry>() {
+    let broker = Broker::new("b", 0, "a0");
+    let removals: [fn(&mut Fixture<R>, &Broker); 4] = [
+        |f, broker| drop(f.unregister(broker)),
+        |f, broker| drop(f.disconnect(broker)),
+        |f, _| {
+            f.advance(HEARTBEAT_TIMEOUT_MS_DEFAULT + 1);
+            f.expire();
+        },
+        // Another address takes the id.
+        |f, broker| drop(f.register(&Broker::new(&broker.0.broker_name, 0, "a1").state(1))),
+    ];
+    for (removal, remove) in removals.into_iter().enumerate() {
+        let mut f = Fixture::<R>::new();
+        f.register(&broker);
+        let before = f.root();
+        assert_eq!(query::heartbeat(&before, &broker.key(), Millis(1)), Heartbeat::Beaten);
+        remove(&mut f, &broker);
+        assert_eq!(query::heartbeat(&before, &broker.key(), Millis(1)), Heartbeat::Late, "removal {removal}");
+        assert_eq!(f.beat(&broker.key()), Heartbeat::Unknown);
+    }
+}
+
+/// In one change a group dies and comes again under a lower index: its name stays that of the new one.
+pub fn a_group_moves_to_a_lower_index_in_one_change<R: Registry>() {
+    let mut f = Fixture::<R>::new();
+    let (one, two) = (Broker::new("b1", 0, "a1"), Broker::new("b2", 0, "a2"));
+    f.register(&one);
+    f.register(&two);
+    f.unregister(&one);
+    f.sweep();
+    f.apply_together([Command::Unregister(two.farewell()), Command::Register(Box::new(two.0.clone()))]);
+    let group = r#"{"brokerMemberGroup":{"brokerAddrs":{0:"a2"},"brokerName":"b2","cluster":"DefaultCluster"}}"#;
+    assert_eq!(f.member_group(CLUSTER, "b2"), group);
+    assert_eq!(f.route("t1"), "b2{0=a2} / b2:6:8:8");
 }
 
 /// Several farewells, one after the other.

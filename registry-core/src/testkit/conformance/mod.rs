@@ -93,7 +93,8 @@ macro_rules! conformance_suite {
                     only_the_group_without_master_is_rewritten, permissions_come_back_with_the_master,
                     what_is_never_rewritten, who_is_told_of_a_farewell, who_is_told_of_a_registration;
                 leave:
-                    a_farewell_takes_one_member, slaves_without_acting_stay_slaves, several_farewells,
+                    a_farewell_takes_one_member, a_heartbeat_that_finds_a_removed_broker_is_late,
+                    a_group_moves_to_a_lower_index_in_one_change, slaves_without_acting_stay_slaves, several_farewells,
                     a_farewell_with_a_wrong_cluster_is_whole, unknown_farewells_change_nothing,
                     a_farewell_of_a_former_id_is_late, a_farewell_over_the_old_connection_is_late,
                     a_lost_connection_takes_its_broker, roles_switch_by_lost_connections,

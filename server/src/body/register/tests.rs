@@ -188,14 +188,14 @@ fn broken_bodies_are_refused() {
 
 #[test]
 fn half_values_refuse_the_whole_registration() {
-    let unnamed = Err(BodyError::UnnamedTopic(Excerpt::of("x")));
+    let unnamed = Err(BodyError::UnnamedTopic(Quoted::of("x")));
     for value in ["null", "{}", r#"{"perm":6}"#, r#"{"topicName":null}"#] {
         let table = format!(r#""topicConfigTable":{{"a":{{"topicName":"a"}},"x":{value}}}"#);
         assert_eq!(parse(&wrapped(&table)), unnamed, "{value}");
     }
     for (value, lacks) in [("null", "value"), ("{}", "bname"), (r#"{"bname":null}"#, "bname")] {
         let table = format!(r#""topicQueueMappingInfoMap":{{"x":{value}}}"#);
-        assert_eq!(parse(&wrapped(&table)), Err(BodyError::IncompleteMapping(Excerpt::of("x"), lacks)), "{value}");
+        assert_eq!(parse(&wrapped(&table)), Err(BodyError::IncompleteMapping(Quoted::of("x"), lacks)), "{value}");
     }
     for ids in ["{x:1}", r#"{"x":1}"#, "{0:null}", "{3000000000:0}"] {
         let table = format!(r#""topicQueueMappingInfoMap":{{"x":{{"bname":"b","currIdMap":{ids}}}}}"#);

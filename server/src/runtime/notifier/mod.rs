@@ -27,7 +27,7 @@ use tracing::debug;
 
 use self::connection::Progress;
 use crate::{
-    body::Excerpt,
+    body::Quoted,
     counters::Kind,
     remoting::{RequestCode, RequestHeader, codes::FLAG_ONEWAY},
     service::Shared,
@@ -142,7 +142,7 @@ impl Notifier {
     }
 
     fn lost(&self, name: &str, reason: rule::Reason) {
-        debug!(addr = %Excerpt::of(name), reason, "a broker is not notified");
+        debug!(addr = %Quoted::of(name), reason, "a broker is not notified");
         self.shared.counters.count(Kind::Failure, reason);
     }
 
