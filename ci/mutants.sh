@@ -1,156 +1,164 @@
 #!/usr/bin/env bash
-# Seeded mistakes: builds once with all of them, makes one at a time, and fails when the tests do not find it.
+# Seeded mistakes: makes each of ci/mutants/*.patch in a copy of the tree, and fails when it is not found as it claims.
 #
-# ci/mutants.sh [WORD]: only mistakes whose line below has the word.
+# ci/mutants.sh [--quick] [WORD]: only patches whose names have the word; --quick, as in CI, every third, none for loom.
+# ci/mutants.sh --refresh: makes the patches anew whose surroundings have changed, where they still fit.
+#
+# A patch has lines above its diff: "Breaks: ..." says what goes wrong, "Level N: PACKAGE TEST FILTER..." what finds it;
+# TEST is a test target, or lib. Of several, the first ends the search that finds it; one before it is a false claim.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. ci/copy.sh
 
-# mistake | strategy it is made in | tests that look for it, the cheapest first. One of them has to fail.
-mutants() {
-    cat <<'END'
-rwlock.root_first                   rwlock      threads
-rwlock.lock_for_each_topic          rwlock      threads
-rwlock.removals_lost                rwlock      conformance
-rwlock.replacements_lost            rwlock      conformance
-rwlock.roots_alone_are_no_change    rwlock      conformance
-dashmap.root_first                  dashmap     threads
-dashmap.always_newest               dashmap     threads
-dashmap.no_former                   dashmap     threads
-dashmap.no_check                    dashmap     threads loom
-dashmap.beginning_not_told          dashmap     threads loom
-dashmap.twice_in_one_change         dashmap     threads loom
-dashmap.tombstones_not_looked_at    dashmap     conformance machine
-latest.never_refreshed              dashmap     conformance
-latest.number_not_raised            dashmap     conformance
-latest.never_dropped                dashmap     misbehaviour
-latest.no_fence                     dashmap     loom
-left_right.answers_first            left_right  conformance
-left_right.roots_alone_wait         left_right  conformance
-left_right.removed_from_one_copy    left_right  conformance machine
-left_right.second_half_lost         left_right  conformance machine
-left_right.root_first               left_right  threads
-left_right.half_dropped             left_right  misbehaviour
-epoch.stale_base                    epoch       conformance
-epoch.root_first                    epoch       threads
-epoch.freed_at_once                 epoch       misbehaviour threads
-epoch.never_dropped                 epoch       misbehaviour
-snapshot.removals_lost              epoch       conformance
-snapshot.replacements_lost          epoch       conformance
-cached.stale_base                   cached      conformance
-cached.root_first                   cached      threads
-snapshot.removals_lost              cached      conformance
-latest.never_refreshed              cached      conformance
-latest.number_not_raised            cached      conformance
-latest.never_dropped                cached      misbehaviour
-latest.number_first                 cached      loom
-latest.number_beside_the_lock       cached      loom
-latest.no_fence                     cached      loom
-writer.answers_first                rwlock      conformance
-expiry.without_claim                rwlock      unit heartbeats
-pulse.late_is_beaten                rwlock      unit heartbeats
-unregister.not_fenced               rwlock      conformance
-disconnect.not_fenced               rwlock      conformance
-delete.leaves_unchanged_untouched   rwlock      conformance
-sweep.index_used_again_at_once      rwlock      conformance machine
-route_cache.never_renewed            rwlock      machine
-route.mappings_of_the_dead          rwlock      conformance machine
-lists.topics_of_the_dead            rwlock      conformance
-list_cache.never_renewed            rwlock      machine
-image.topic_lists_not_told          rwlock      machine
-END
-}
-
+# A copy of the tree for each processor.
+copies=$(nproc)
+work=$(realpath -m "${CARGO_TARGET_DIR:-target}")/mutants
+export work
+unset CARGO_TARGET_DIR
+mkdir -p "$work"
+: >"$work/problems"
 # Chance decides what threads meet, so they are let loose several times.
-tries=8
-# A run that lasts so long, in seconds, is given up and counts as no finding.
-limit=120
-# A few random runs are enough for what they have to find; what they find is not made smaller, and not kept.
-export LOOM_MAX_PREEMPTIONS=2 LOOM_SCENARIOS=${LOOM_SCENARIOS:-10}
-export PROPTEST_CASES=${PROPTEST_CASES:-48} PROPTEST_MAX_SHRINK_ITERS=0
+export tries=8
+# A test that lasts so long, in seconds, is given up and counts as no finding.
+export limit=240
+# What is built for one mistake runs for seconds.
+export CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_TERM_COLOR=never
+# A few random runs are enough for what they have to find, each time the same; what they find is not made smaller.
+export LOOM_SCENARIOS=10 PROPTEST_CASES=96 PROPTEST_RNG_SEED=1 PROPTEST_MAX_SHRINK_ITERS=0
 
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# Elsewhere than beside the sources, where random tests would keep what failed.
-run_folder=$target/mutants/run
-mkdir -p "$run_folder"
-
-# build COMMAND ARGS..: builds tests and prints a line "name path" for each that cargo names.
+# build PACKAGE TEST, run PACKAGE TEST FILTER...: in this folder.
 build() {
-    RUSTFLAGS='--cfg mutants' "$@" 2>&1 | sed -nE -e 's#^ *(Executable|Running) tests/([a-z]+)\.rs \((.*)\)#\2 \3#p' \
-        -e 's#^ *Executable unittests src/lib\.rs \((.*registry_core-.*)\)#unit \1#p'
+    if [[ $2 == loom ]]; then
+        ci/loom.sh 2 no_test_has_this_name
+    else
+        cargo test --locked -p "$1" "$(target "$2")" --no-run
+    fi
 }
-declare -A binary
-# Both packages have a test named machine; that of backends comes first.
-while read -r name path; do : "${binary[$name]:=$(realpath "$path")}"; done < <(
-    CARGO_TARGET_DIR=$target/mutants build cargo test --locked -p backends -p registry-core --no-run --lib \
-        --test conformance --test machine --test misbehaviour --test threads
-    # Of no test, so that it only builds.
-    CARGO_TARGET_DIR=$target/mutants-loom build ci/loom.sh 2 no_test_has_this_name
-)
-for name in unit conformance machine misbehaviour threads loom; do
-    [[ -n ${binary[$name]:-} ]] || { echo "no build of $name"; exit 1; }
-done
-
-# check TEST STRATEGY: runs the part of a test that concerns the strategy.
-check() {
-    local name=$1 filter=$2::
-    case $1 in
-        # Not about strategies.
-        unit) filter=liveness:: ;;
-        machine) filter=$2 ;;
-        threads) filter=$2::readers_see_one_state ;;
-        heartbeats) name=threads filter=$2::an_answered_heartbeat_saves ;;
-    esac
-    (cd "$run_folder" && timeout "$limit" "${binary[$name]}" "$filter" </dev/null >last.log 2>&1)
+run() {
+    if [[ $2 == loom ]]; then
+        timeout "$limit" ci/loom.sh 2 "${@:3}"
+    else
+        timeout "$limit" cargo test --quiet --locked -p "$1" "$(target "$2")" -- "${@:3}"
+    fi
 }
+target() { if [[ $1 == lib ]]; then echo --lib; else echo "--test=$1"; fi; }
 
-# finds TEST STRATEGY: says whether the test fails, by itself and not by our patience.
+# finds PACKAGE TEST FILTER...: says whether a test fails, by itself and not by our patience.
 finds() {
     local turns=1 code
-    case $1 in threads | heartbeats) turns=$tries ;; esac
+    [[ $2 != threads && $2 != histories ]] || turns=$tries
     while ((turns-- > 0)); do
         code=0
-        check "$1" "$2" || code=$?
-        if ((code != 0 && code != 124)); then
-            return 0
-        fi
+        run "$@" || code=$?
+        ((code == 0 || code == 124)) || return 0
     done
     return 1
 }
 
-level() {
-    case $1 in
-        unit | conformance | machine | misbehaviour) echo "1 $1" ;;
-        loom) echo "2 $1" ;;
-        threads | heartbeats) echo "3 $1" ;;
-    esac
+# problem WHAT...: is told at the end, and fails the whole.
+problem() { echo "$*" >>"$work/problems"; }
+
+# without_mistake PACKAGE TEST FILTER...: has to pass.
+without_mistake() {
+    local log=$work/$1-$2.log
+    cd "$work/$slot"
+    if ! { build "$@" && run "$@"; } >"$log" 2>&1 </dev/null; then
+        problem "$1 $2 fails without a mistake, see $log"
+    fi
 }
 
-survivors=0
-echo 'Without a mistake:'
-for test in unit conformance machine misbehaviour threads heartbeats; do
-    for strategy in rwlock dashmap left_right epoch cached; do
-        check "$test" "$strategy" || { echo "$test fails on $strategy, see $run_folder/last.log"; exit 1; }
-    done
-    echo "  $test passes"
-done
-(cd "$run_folder" && timeout "$limit" "${binary[threads]}" broken:: >last.log 2>&1) ||
-    { echo "the strategies that are broken on purpose were not all found out"; exit 1; }
-echo '  threads find out the concurrent maps without a protocol, and the others that are broken on purpose'
+# with_mistake PATCH: makes the mistake and looks for it.
+with_mistake() {
+    local patch=$1 name log level tests found='' began=$SECONDS
+    name=$(basename "$patch" .patch)
+    log=$work/$name.log
+    cd "$work/$slot"
+    git reset -q --hard
+    git clean -fdq
+    if git apply "$patch" >"$log" 2>&1; then
+        while read -r level tests; do
+            read -ra tests <<<"$tests"
+            build "${tests[@]}" >"$log" 2>&1 </dev/null || { found='DOES NOT COMPILE'; break; }
+            if finds "${tests[@]}" >"$log" 2>&1 </dev/null; then
+                found="$level ${tests[*]}"
+                break
+            fi
+            problem "$name: a false claim, ${tests[*]} does not find it"
+        done < <(sed -n 's/^Level \([0-9]\): /\1 /p' "$patch")
+    else
+        found='DOES NOT APPLY'
+    fi
+    [[ $found == [0-9]* ]] || problem "$name: ${found:=NOBODY}, see $log"
+    printf '%-44s| %-74s| %d\n' "$name" "$found" "$((SECONDS - began))"
+}
 
-printf '\n%-35s| %-11s| %-15s| %s\n' mistake strategy 'found by' seconds
-while read -r mutant strategy tests; do
-    export MUTANT=$mutant
-    began=$(date +%s%N) found=''
-    for test in $tests; do
-        if finds "$test" "$strategy"; then
-            found=$(level "$test")
-            break
+with_mistakes() {
+    local patch
+    for patch; do with_mistake "$patch"; done
+}
+
+# in_copies FUNCTION: calls it with the words of each line of the input, side by side, each in a copy of its own.
+in_copies() {
+    # shellcheck disable=SC2016 # Not this shell's.
+    xargs -d '\n' -n 1 -P "$copies" --process-slot-var=slot \
+        bash -euo pipefail -c 'read -ra words <<<"$1"; "$0" "${words[@]}"' "$1"
+}
+export -f build run target finds problem without_mistake with_mistake with_mistakes
+
+refresh() {
+    local patch
+    for patch in ci/mutants/*.patch; do
+        git -C "$work/0" reset -q --hard
+        if git -C "$work/0" apply "$PWD/$patch" 2>/dev/null; then
+            continue
+        elif patch -d "$work/0" -p1 -s -F 3 --no-backup-if-mismatch <"$patch" >"$work/refresh.log"; then
+            { sed '/^--- /,$d' "$patch"; git -C "$work/0" diff -U2 | grep -vE '^(diff|index) '; } >"$work/new.patch"
+            mv "$work/new.patch" "$patch"
+            echo "$patch is refreshed"
+        else
+            problem "$patch does not fit any more"
         fi
     done
-    [[ -n $found ]] || { found='NOBODY'; survivors=$((survivors + 1)); }
-    printf '%-35s| %-11s| %-15s| %.1f\n' "$mutant" "$strategy" "$found" "$((($(date +%s%N) - began) / 100000000))e-1"
-done < <(mutants | grep -e "${1:-.}")
+    cat "$work/problems"
+    [[ ! -s $work/problems ]]
+}
+
+for ((slot = 0; slot < copies; slot++)); do copy_to "$work/$slot"; done
+quick=''
+case ${1:-} in
+    --refresh) refresh; exit ;;
+    --quick) quick=yes; shift ;;
+esac
+# By package and test, so that little is built again from one to the next.
+mapfile -t patches < <(grep -m 1 -H '^Level' /dev/null "$PWD"/ci/mutants/*"${1:-}"*.patch |
+    sort -t : -k 3,3 -k 1,1 | cut -d : -f 1)
+explored=()
+for at in "${!patches[@]}"; do
+    if grep -q '^Level 2' "${patches[at]}"; then
+        explored+=("${patches[at]}")
+        unset "patches[at]"
+    fi
+done
+patches=("${patches[@]}")
+((${#patches[@]} + ${#explored[@]})) || { echo "no mistake is named so"; exit 1; }
+if [[ -n $quick ]]; then
+    explored=()
+    for at in "${!patches[@]}"; do ((at % 3 == 0)) || unset "patches[at]"; done
+fi
+
+echo 'Without a mistake:'
+# All filters of a test together; that of loom first, so that it is built in the same copy as below.
+sed -n 's/^Level [0-9]: //p' "${patches[@]}" "${explored[@]}" | awk '
+    { for (i = 3; i <= NF; i++) if (!seen[$1, $2, $i]++) filters[$1 " " $2] = filters[$1 " " $2] " " $i }
+    END { for (test in filters) print (test ~ / loom$/ ? 0 : 1), test filters[test] }' | sort | cut -d ' ' -f 2- |
+    in_copies without_mistake
+[[ ! -s $work/problems ]] || { cat "$work/problems"; exit 1; }
+
+printf '%-44s| %-74s| %s\n' mistake 'found by' seconds
+# Loom is built in the first copy alone.
+{ echo "${explored[@]}"; printf '%s\n' "${patches[@]}"; } |
+    in_copies with_mistakes
 
 echo
-((survivors == 0)) || { echo "$survivors mistakes were not found"; exit 1; }
-echo 'every mistake was found'
+[[ ! -s $work/problems ]] || { sort "$work/problems"; exit 1; }
+echo "all $((${#patches[@]} + ${#explored[@]})) mistakes were found"

@@ -36,7 +36,7 @@
 
 use std::sync::Arc;
 
-use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, mutant};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale};
 
 use crate::{
     latest::{Latest, LatestReader, Replaced},
@@ -98,13 +98,6 @@ pub struct CachedPublisher {
 
 impl Publisher for CachedPublisher {
     fn publish(&mut self, change: Change) {
-        if mutant::is("cached.root_first") && !change.topics.is_empty() {
-            self.publish(Change { root: Arc::clone(&change.root), topics: Vec::new() });
-        }
-        if mutant::is("cached.stale_base") {
-            self.replaced.publish(&self.registry.newest, Arc::new(self.building.clone()));
-            return self.building.apply(change);
-        }
         self.building.apply(change);
         self.replaced.publish(&self.registry.newest, Arc::new(self.building.clone()));
     }

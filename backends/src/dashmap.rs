@@ -37,7 +37,7 @@
 
 use std::sync::Arc;
 
-use registry_core::{BesideARead, Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View, mutant};
+use registry_core::{BesideARead, Change, Entry, Image, Name, Publisher, Reader, Registry, Root, Stale, View};
 
 use crate::{
     latest::{Latest, LatestReader, Replaced},
@@ -59,7 +59,7 @@ struct Versions {
 impl Versions {
     /// The newest version that is not newer than `version`.
     fn at(&self, version: u64) -> Option<&Entry> {
-        if self.newest.0 <= version || mutant::is("dashmap.always_newest") {
+        if self.newest.0 <= version {
             return self.newest.1.as_ref();
         }
         self.former.as_ref().and_then(|(_, entry)| entry.as_ref())
@@ -147,7 +147,7 @@ impl DashMapView<'_> {
         // Relaxed: the lock of the shard orders this after the writes that were seen in it, and each of them comes after
         // the beginning of its change was told.
         let begun = self.registry.begun.0.load(Ordering::Relaxed);
-        if begun <= self.root.version() + 1 || mutant::is("dashmap.no_check") { Ok(()) } else { Err(Stale::new()) }
+        if begun <= self.root.version() + 1 { Ok(()) } else { Err(Stale::new()) }
     }
 }
 
@@ -193,9 +193,6 @@ pub struct DashMapPublisher {
 impl DashMapPublisher {
     /// Tells readers that a change has begun: from now on, roots older than the newest are stale.
     fn begin(&self) {
-        if mutant::is("dashmap.beginning_not_told") {
-            return;
-        }
         // Relaxed: whoever sees a write of this change, in a shard, sees its beginning: the lock of the shard is released
         // after.
         self.registry.begun.0.store(self.version + 1, Ordering::Relaxed);
@@ -205,10 +202,8 @@ impl DashMapPublisher {
     /// them are stale then (D2).
     fn remove_tombstones(&mut self) {
         for (version, name) in self.tombstones.drain(..) {
-            self.registry.topics.remove_if(&name, |versions| {
-                let is_gone = versions.newest.0 == version && versions.newest.1.is_none();
-                is_gone || mutant::is("dashmap.tombstones_not_looked_at")
-            });
+            let is_gone = |versions: &Versions| versions.newest.0 == version && versions.newest.1.is_none();
+            self.registry.topics.remove_if(&name, is_gone);
         }
     }
 }
@@ -221,9 +216,6 @@ impl Publisher for DashMapPublisher {
         self.begin();
         self.remove_tombstones();
         let version = root.version();
-        if mutant::is("dashmap.root_first") {
-            self.replaced.publish(&registry.root, Arc::clone(&root));
-        }
         // What falls out of the map is dropped when the gate is open again.
         let mut forgotten = Vec::with_capacity(topics.len());
         for (name, entry) in topics {
@@ -235,9 +227,7 @@ impl Publisher for DashMapPublisher {
                     return Some(Versions { newest: (version, entry), former: None });
                 };
                 let newest = std::mem::replace(&mut held.newest, (version, entry));
-                if mutant::is("dashmap.no_former") {
-                    held.former = None;
-                } else if newest.0 == version && !mutant::is("dashmap.twice_in_one_change") {
+                if newest.0 == version {
                     // The same topic twice in one change: the last counts.
                     forgotten.push(newest.1);
                 } else if let Some((_, former)) = held.former.replace(newest) {

@@ -44,7 +44,7 @@
 use std::sync::{Arc, mpsc};
 
 use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
-use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, View, mutant};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, View};
 
 use crate::{
     snapshot::Snapshot,
@@ -127,24 +127,17 @@ pub struct EpochPublisher {
 impl EpochPublisher {
     /// Drops the snapshots that no reader can have any more (I4).
     fn drop_given_back(&self) {
-        if mutant::is("epoch.never_dropped") {
-            return;
-        }
         self.given_back.try_iter().for_each(drop);
     }
 }
 
 impl Publisher for EpochPublisher {
     fn publish(&mut self, change: Change) {
-        if mutant::is("epoch.root_first") && !change.topics.is_empty() {
-            self.publish(Change { root: Arc::clone(&change.root), topics: Vec::new() });
-        }
-        let stale = mutant::is("epoch.stale_base").then(|| self.building.clone());
         self.building.apply(change);
         // A handle for each publication: it is registered and taken back with the guard's end, some hundred nanoseconds.
         let handle = self.registry.collector.register();
         let guard = handle.pin();
-        let next = Owned::new(Tracked::new(stale.unwrap_or_else(|| self.building.clone())));
+        let next = Owned::new(Tracked::new(self.building.clone()));
         // Release: whoever loads the pointer sees what it shows. What comes back was made here.
         let replaced = self.registry.current.swap(next, Ordering::Release, &guard);
         let give_back = self.give_back.clone();
@@ -158,13 +151,9 @@ impl Publisher for EpochPublisher {
             // A publisher that is gone takes nothing back: then it is dropped here.
             let _ = give_back.send(replaced);
         };
-        if mutant::is("epoch.freed_at_once") {
-            hand_back();
-        } else {
-            // SAFETY: the function may run on any thread and after this call: it owns all that it uses, and all of that is
-            // `Send`.
-            unsafe { guard.defer_unchecked(hand_back) };
-        }
+        // SAFETY: the function may run on any thread and after this call: it owns all that it uses, and all of that is
+        // `Send`.
+        unsafe { guard.defer_unchecked(hand_back) };
         // I5.
         fence(Ordering::SeqCst);
         drop(guard);

@@ -15,8 +15,6 @@
 
 use std::sync::Arc;
 
-use registry_core::mutant;
-
 use crate::sync::{AtomicU64, Mutex, Ordering, Padded, fence};
 
 /// The newest value and its number.
@@ -31,10 +29,6 @@ impl<T> Latest<T> {
     }
 
     fn copy(&self) -> (u64, Arc<T>) {
-        if mutant::is("latest.number_beside_the_lock") {
-            let value = Arc::clone(&self.value.lock());
-            return (self.number.0.load(Ordering::Relaxed), value);
-        }
         let value = self.value.lock();
         // L1: under the lock, under which it is raised.
         (self.number.0.load(Ordering::Relaxed), Arc::clone(&value))
@@ -56,11 +50,9 @@ impl<T> LatestReader<T> {
     /// Takes the newest value, if it has changed. One atomic load; after a change a mutex for the copy of a pointer.
     pub(crate) fn refresh(&mut self, latest: &Latest<T>) {
         // L2, pairs with the fence in `publish`.
-        if !mutant::is("latest.no_fence") {
-            fence(Ordering::SeqCst);
-        }
+        fence(Ordering::SeqCst);
         // Relaxed: the value is had under the lock, and what is kept has been.
-        if latest.number.0.load(Ordering::Relaxed) != self.number && !mutant::is("latest.never_refreshed") {
+        if latest.number.0.load(Ordering::Relaxed) != self.number {
             (self.number, self.value) = latest.copy();
             // L3, pairs with the fence at the beginning of the next reader's refresh.
             fence(Ordering::SeqCst);
@@ -86,22 +78,14 @@ impl<T> Replaced<T> {
 
     /// Puts `value` in the place of the newest.
     pub(crate) fn publish(&mut self, latest: &Latest<T>, value: Arc<T>) {
-        let number_first = mutant::is("latest.number_first");
-        if number_first {
-            latest.number.0.fetch_add(1, Ordering::Relaxed);
-        }
         let replaced = {
             let mut newest = latest.value.lock();
             let replaced = std::mem::replace(&mut *newest, value);
-            if !(number_first || mutant::is("latest.number_not_raised")) {
-                latest.number.0.fetch_add(1, Ordering::Relaxed);
-            }
+            latest.number.0.fetch_add(1, Ordering::Relaxed);
             replaced
         };
         // L2, pairs with the fence in `refresh`.
-        if !mutant::is("latest.no_fence") {
-            fence(Ordering::SeqCst);
-        }
+        fence(Ordering::SeqCst);
         self.0.push(replaced);
         self.drop_unused();
     }
@@ -109,6 +93,6 @@ impl<T> Replaced<T> {
     /// Drops the values that no reader holds any more.
     pub(crate) fn drop_unused(&mut self) {
         // A count of one cannot grow again: only `Latest` gave out copies, and it has forgotten this value.
-        self.0.retain(|value| Arc::strong_count(value) > 1 || mutant::is("latest.never_dropped"));
+        self.0.retain(|value| Arc::strong_count(value) > 1);
     }
 }

@@ -32,7 +32,7 @@
 use std::sync::Arc;
 
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
-use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, mutant};
+use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale};
 
 use crate::{
     state::State,
@@ -45,13 +45,7 @@ impl Absorb<Change> for Tracked<State> {
         apply(self.get_mut(), change.clone());
     }
 
-    fn absorb_second(&mut self, mut change: Change, _: &Self) {
-        if mutant::is("left_right.removed_from_one_copy") {
-            change.topics.retain(|(_, entry)| entry.is_some());
-        }
-        if mutant::is("left_right.second_half_lost") {
-            change.topics.truncate(change.topics.len() / 2);
-        }
+    fn absorb_second(&mut self, change: Change, _: &Self) {
         apply(self.get_mut(), change);
     }
 
@@ -145,27 +139,18 @@ pub struct LeftRightPublisher {
 
 impl Publisher for LeftRightPublisher {
     fn publish(&mut self, change: Change) {
-        if mutant::is("left_right.root_first") && !change.topics.is_empty() {
-            self.publish(Change { root: Arc::clone(&change.root), topics: Vec::new() });
-        }
         let Some(writer) = &mut self.writer else {
             return;
         };
-        let is_put_off = mutant::is("left_right.answers_first")
-            || (mutant::is("left_right.roots_alone_wait") && change.topics.is_empty());
         writer.append(change);
         let _no_scan = self.registry.scans.lock();
-        if !is_put_off {
-            writer.publish();
-        }
+        writer.publish();
     }
 }
 
 impl Drop for LeftRightPublisher {
     fn drop(&mut self) {
-        if !mutant::is("left_right.half_dropped") {
-            *self.registry.abandoned.lock() = self.writer.take();
-        }
+        *self.registry.abandoned.lock() = self.writer.take();
     }
 }
 

@@ -26,7 +26,7 @@
 
 use std::sync::Arc;
 
-use registry_core::{Change, Entry, Name, Publisher, Reader, Registry, Stale, mutant};
+use registry_core::{Change, Entry, Name, Publisher, Reader, Registry, Stale};
 
 use crate::{
     state::State,
@@ -88,27 +88,12 @@ pub struct RwLockPublisher {
 impl Publisher for RwLockPublisher {
     fn publish(&mut self, change: Change) {
         let Change { mut root, topics } = change;
-        if mutant::is("rwlock.root_first") && !topics.is_empty() {
-            self.publish(Change { root: Arc::clone(&root), topics: Vec::new() });
-        }
-        if mutant::is("rwlock.roots_alone_are_no_change") && topics.is_empty() {
-            return;
-        }
         let mut replaced: Vec<(Option<Name>, Option<Entry>)> = Vec::with_capacity(topics.len());
         {
             let _no_scan = self.registry.scans.lock();
             let mut state = self.registry.state.0.write();
             std::mem::swap(&mut state.root, &mut root);
             for (name, entry) in topics {
-                if mutant::is("rwlock.lock_for_each_topic") {
-                    drop(state);
-                    state = self.registry.state.0.write();
-                }
-                if mutant::is("rwlock.removals_lost") && entry.is_none()
-                    || mutant::is("rwlock.replacements_lost") && state.topics.contains_key(&name)
-                {
-                    continue;
-                }
                 replaced.push(match entry {
                     Some(entry) => (None, state.topics.insert(name, entry)),
                     None => state.topics.remove_entry(&name).map_or((Some(name), None), |(n, e)| (Some(n), Some(e))),

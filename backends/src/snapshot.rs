@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use registry_core::{Change, CowMap, Entry, Image, Name, Root, Stale, View, mutant};
+use registry_core::{Change, CowMap, Entry, Image, Name, Root, Stale, View};
 
 /// Shards of the topic map. A change copies the shards that it touches: with 256, the change of one topic copies a
 /// 256th of the map, and publishing a snapshot copies 256 pointers.
@@ -25,8 +25,6 @@ impl Snapshot {
         self.root = change.root;
         for (name, entry) in change.topics {
             match entry {
-                Some(_) if mutant::is("snapshot.replacements_lost") && self.topics.get(&*name).is_some() => {}
-                None if mutant::is("snapshot.removals_lost") => {}
                 Some(entry) => self.topics.insert(name, entry),
                 None => {
                     self.topics.remove(&name);

@@ -19,7 +19,6 @@ mod image;
 pub mod json;
 mod liveness;
 #[doc(hidden)]
-pub mod mutant;
 pub mod query;
 mod registry;
 mod sync;

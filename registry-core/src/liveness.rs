@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    ConnectionId, DataVersion, Millis, Name, mutant,
+    ConnectionId, DataVersion, Millis, Name,
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -38,15 +38,12 @@ impl Pulse {
     /// One atomic read-modify-write; never waits.
     #[must_use]
     pub fn beat(&self, now: Millis) -> bool {
-        self.0.fetch_max(now.0, Ordering::AcqRel) != CLAIMED || mutant::is("pulse.late_is_beaten")
+        self.0.fetch_max(now.0, Ordering::AcqRel) != CLAIMED
     }
 
     /// Claims the pulse for removal if no heartbeat is younger than `timeout_ms`.
     pub(crate) fn claim_if_older(&self, now: Millis, timeout_ms: u64) -> bool {
         let last = self.0.load(Ordering::Acquire);
-        if mutant::is("expiry.without_claim") {
-            return last.saturating_add(timeout_ms) < now.0;
-        }
         last.saturating_add(timeout_ms) < now.0
             && self.0.compare_exchange(last, CLAIMED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -11,7 +11,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Applied, Change, Command, Image, Millis, Stale, TableLimits, Tables, View, mutant};
+use crate::{Applied, Change, Command, Image, Millis, Stale, TableLimits, Tables, View};
 
 /// A lock strategy: how the state of the registry is shared between its one writer and its readers.
 pub trait Registry: Send + Sync + Sized + 'static {
@@ -127,10 +127,6 @@ impl<P: Publisher> Writer<P> {
     /// # Complexity
     /// See [`Tables::apply`] and [`Image::derive`].
     pub fn execute(&mut self, command: &Command, now: Millis) -> Applied {
-        if mutant::is("writer.answers_first") {
-            self.publish();
-            return self.apply(command, now);
-        }
         let applied = self.apply(command, now);
         self.publish();
         applied

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Change, Entry, Group, Root};
 use crate::{
-    LiveKey, Name, mutant,
+    LiveKey, Name,
     tables::{Delta, Tables, is_worth_shrinking},
 };
 
@@ -48,7 +48,7 @@ impl Image {
         apply_clusters(&mut root, tables, &delta);
         let are_clusters_changed = !delta.clusters.is_empty();
         // A group that comes or dies is listed, or no more.
-        if (delta.topic_lists && !mutant::is("image.topic_lists_not_told")) || are_clusters_changed {
+        if delta.topic_lists || are_clusters_changed {
             root.topics_version = root.version;
         }
         if !delta.groups.is_empty() || are_clusters_changed {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{TopicNames, UnitTopics, all_topics, cluster_info, system_topics, topics_of_cluster, unit_topics};
-use crate::{Millis, Name, Reader, Root, View, mutant};
+use crate::{Millis, Name, Reader, Root, View};
 
 /// How many lists are kept: the six that name no cluster, and those of ten clusters.
 pub const LISTS_KEPT_MAX: usize = 16;
@@ -117,7 +117,7 @@ impl ListCache {
         let root = reader.read(|view| Ok(view.share_root()));
         if let Some(at) = place {
             let kept = &mut self.kept[at];
-            if kept.version == list.version(&root) || mutant::is("list_cache.never_renewed") {
+            if kept.version == list.version(&root) {
                 (kept.made, kept.asked) = (now, now);
                 return Some(kept.body.clone());
             }

@@ -1,6 +1,6 @@
 //! `GET_ROUTEINFO_BY_TOPIC` (105).
 
-use crate::{Entry, Group, KeyStyle, Root, Setting, Stale, View, json::write_string, mutant};
+use crate::{Entry, Group, KeyStyle, Root, Setting, Stale, View, json::write_string};
 
 /// Topics on which brokers look their own group up; they want to see real ids (`TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX`).
 const SYNC_MEMBER_PREFIX: &str = "rmq_sys_SYNC_BROKER_MEMBER_";
@@ -106,8 +106,7 @@ fn write_mappings(root: &Root, entry: &Entry, style: KeyStyle, out: &mut Vec<u8>
     let Some(mappings) = &entry.mappings else {
         return;
     };
-    let is_shown = |owner| root.group(owner).is_some() || mutant::is("route.mappings_of_the_dead");
-    let shown = || mappings.iter().filter(|mapping| is_shown(mapping.owner));
+    let shown = || mappings.iter().filter(|mapping| root.group(mapping.owner).is_some());
     if shown().next().is_none() {
         return;
     }

@@ -4,7 +4,7 @@ use super::{
     RouteQuery,
     route::{route, write_route},
 };
-use crate::{KeyStyle, Root, Slot, Stale, View, mutant};
+use crate::{KeyStyle, Root, Slot, Stale, View};
 
 /// How many routes are kept. A broker gives all its topics a handful of different settings, so most topics of a cluster
 /// share few shapes; all routes together stay in the near caches of a processor.
@@ -83,8 +83,7 @@ impl RouteCache {
     ) -> bool {
         let Some(kept) = self.kept.get_mut(place(slots)) else { return write(out) };
         let is_current = kept.version == root.version();
-        let is_usable = is_current || mutant::is("route_cache.never_renewed");
-        if is_usable && kept.style == style && kept.slots == slots {
+        if is_current && kept.style == style && kept.slots == slots {
             out.extend_from_slice(&kept.body);
             return true;
         }

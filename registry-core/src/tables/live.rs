@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{ledger::Usage, shrink};
-use crate::{ConnectionId, LiveKey, Name, liveness::LiveRecord, mutant, sync::RandomState};
+use crate::{ConnectionId, LiveKey, Name, liveness::LiveRecord, sync::RandomState};
 
 /// What the tables hold of one live broker.
 #[derive(Debug)]
@@ -125,9 +125,6 @@ impl LiveTable {
     /// Forgets a lost connection and returns the brokers that it still carried, sorted.
     pub(crate) fn take_connection(&mut self, connection: ConnectionId) -> Vec<LiveKey> {
         let mut keys: Vec<_> = self.carried.remove(&connection).into_iter().flatten().collect();
-        if mutant::is("disconnect.not_fenced") {
-            keys.extend(self.entries.keys().filter(|key| self.has_moved_from(connection, key)).cloned());
-        }
         keys.sort_unstable();
         keys
     }

@@ -35,7 +35,7 @@ pub use shrink::is_worth_it as is_worth_shrinking;
 use topics::Topics;
 pub(crate) use topics::{OwnedMapping, TopicValue};
 
-use crate::{Applied, Command, LiveKey, Millis, Name, Outcome, QueueSettings, Source, liveness::LiveRecord, mutant};
+use crate::{Applied, Command, LiveKey, Millis, Name, Outcome, QueueSettings, Source, liveness::LiveRecord};
 
 /// One broker group's share in a topic: indices of the group and of one of its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,9 +246,7 @@ impl Tables {
             return;
         }
         for group in &removed.touched {
-            if !mutant::is("delete.leaves_unchanged_untouched") {
-                self.touch_members(*group, None);
-            }
+            self.touch_members(*group, None);
         }
         for slot in &removed.slots {
             let group = self.groups.at_mut(slot.group);

@@ -1,7 +1,7 @@
 //! How brokers leave: by farewell (104), with their connection, or by silence.
 
 use super::{Tables, groups::Member, weight};
-use crate::{Applied, ConnectionId, LiveKey, Millis, Name, Outcome, QueueSettings, Unregistration, mutant};
+use crate::{Applied, ConnectionId, LiveKey, Millis, Name, Outcome, QueueSettings, Unregistration};
 
 impl Tables {
     /// `UNREGISTER_BROKER` (104): the broker goes by name and address, whatever id and cluster it quotes.
@@ -13,7 +13,7 @@ impl Tables {
         let Some(index) = self.groups.index_of(&request.broker_name) else {
             return applied;
         };
-        if self.is_late(index, request) && !mutant::is("unregister.not_fenced") {
+        if self.is_late(index, request) {
             return applied;
         }
         let was_min = self.groups.at(index).min_id() == Some(request.broker_id);
@@ -157,7 +157,7 @@ impl Tables {
         self.delta.groups.insert(index);
         self.groups.bury(index);
         self.weigh_again(index);
-        if self.groups.at(index).is_swept() || mutant::is("sweep.index_used_again_at_once") {
+        if self.groups.at(index).is_swept() {
             self.free_group(index);
         } else {
             self.sweep.add(index);

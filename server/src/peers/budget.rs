@@ -208,6 +208,7 @@ mod tests {
         assert!(broker.charge(1).is_err());
         drop((held, more, known));
         assert_eq!(world.budget.used(), 0);
+        assert!(one.iter().all(|account| account.used.load(Ordering::Relaxed) == 0), "nor of its own share");
     }
 
     #[test]

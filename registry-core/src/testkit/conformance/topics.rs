@@ -81,7 +81,10 @@ pub fn missing_topics_go<R: Registry>() {
     assert_eq!(f.topics(), ["base", "t1"], "the same version, without the mapping");
     let mut table = table(["base"], settings(6));
     table.push("other", "t1", settings(6));
-    f.register(&Broker::new("b1", 0, "a1").version(3).table(table));
+    let renamed = Broker::new("b1", 0, "a1").version(3).table(table);
+    f.register(&renamed);
+    f.apply(Command::WipeWritePerm { broker_name: "b1".into() });
+    f.register(&renamed);
     assert_eq!(f.route("t1"), "b1{0=a1} b2{0=a2} / b1:6:8:8 b2:6:8:8", "taken away by its key, brought by its name");
     f.register(&Broker::new("b1", 0, "a1").version(4).topics([], settings(6)));
     assert_eq!(f.route("base"), "b2{0=a2} / b2:6:8:8", "an empty table takes everything away");

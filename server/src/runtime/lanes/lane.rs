@@ -155,6 +155,8 @@ mod tests {
 
     impl Work<u32> for Echo {
         fn serve(&mut self, job: u32) {
+            // The last handle goes while jobs wait.
+            std::thread::sleep(Duration::from_millis(1));
             self.0.send(job).unwrap();
         }
 
