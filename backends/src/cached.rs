@@ -40,7 +40,7 @@ use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale};
 
 use crate::{
     latest::{Latest, LatestReader, Replaced},
-    snapshot::Snapshot,
+    snapshot::{self, Snapshot},
 };
 
 /// The registry as a numbered snapshot. See the [module](self).
@@ -97,6 +97,8 @@ pub struct CachedPublisher {
 }
 
 impl Publisher for CachedPublisher {
+    const SWEEP_TOPICS: usize = snapshot::SWEEP_TOPICS;
+
     fn publish(&mut self, change: Change) {
         self.building.apply(change);
         self.replaced.publish(&self.registry.newest, Arc::new(self.building.clone()));

@@ -47,7 +47,7 @@ use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
 use registry_core::{BesideARead, Change, Publisher, Reader, Registry, Stale, View};
 
 use crate::{
-    snapshot::Snapshot,
+    snapshot::{self, Snapshot},
     sync::{Ordering, Tracked, fence},
 };
 
@@ -132,6 +132,8 @@ impl EpochPublisher {
 }
 
 impl Publisher for EpochPublisher {
+    const SWEEP_TOPICS: usize = snapshot::SWEEP_TOPICS;
+
     fn publish(&mut self, change: Change) {
         self.building.apply(change);
         // A handle for each publication: it is registered and taken back with the guard's end, some hundred nanoseconds.

@@ -8,6 +8,9 @@ use registry_core::{Change, CowMap, Entry, Image, Name, Root, Stale, View};
 /// 256th of the map, and publishing a snapshot copies 256 pointers.
 const SHARDS: usize = if cfg!(loom) { 2 } else { 256 };
 
+/// A step of the sweep touches every shard, so that a million topics in small steps would be copied a thousand times over.
+pub(crate) const SWEEP_TOPICS: usize = 16_384;
+
 /// One state of the registry: the root, and a topic map that shares with other snapshots what did not change between.
 #[derive(Clone)]
 pub struct Snapshot {

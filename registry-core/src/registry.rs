@@ -84,6 +84,10 @@ pub trait Reader {
 
 /// Makes changes visible, each as a whole.
 pub trait Publisher: Send + 'static {
+    /// How many topics one step of the sweep looks at; a command may have to wait for one step. More where a change costs much
+    /// however small it is.
+    const SWEEP_TOPICS: usize = SWEEP_TOPICS;
+
     /// Makes `change` visible: every read that begins after the return sees it whole, no read sees a part of it.
     ///
     /// # Panics
@@ -141,7 +145,7 @@ impl<P: Publisher> Writer<P> {
     /// Removes a part of what dead brokers left behind, and does the housekeeping of the strategy; says whether there
     /// is more to remove. To be called between commands: at once while there is more, else now and then.
     pub fn tick(&mut self) -> bool {
-        let is_more = self.tables.sweep(SWEEP_TOPICS);
+        let is_more = self.tables.sweep(P::SWEEP_TOPICS);
         self.publish();
         self.publisher.tick();
         is_more
