@@ -313,12 +313,15 @@ fn a_usual_place_for_updates_is_no_reason_to_warn() {
         load(Some(&file), &Environment::for_tests()).unwrap().warnings
     };
     let own = |path: &Path| path.to_str().unwrap().to_owned();
-    for named in
-        [&own(&file), &own(&link), "/root/namesrv/namesrv.properties", "/home/test/namesrv/namesrv.properties "]
-    {
+    for named in [
+        &own(&file),
+        &own(&link),
+        "/home/rocketmq/namesrv/namesrv.properties",
+        "/home/test/namesrv/namesrv.properties ",
+    ] {
         assert_eq!(warnings(named), [], "{named}");
     }
-    for named in ["/elsewhere", "/root/other-namesrv/x/namesrv.properties"] {
+    for named in ["/elsewhere", "/home/rocketmq/other-namesrv/x/namesrv.properties"] {
         assert_eq!(warnings(named), [Warning::StorePathReplaced { named: named.into() }]);
     }
 }

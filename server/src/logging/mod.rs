@@ -12,7 +12,7 @@
 //! the end of the process take the same way. Nothing else may write to the standard error: no `eprintln!`, which panics
 //! when it fails.
 //!
-//! Lines that peers can cause have a [`Limit`], each kind its own. Those at `debug` have none: whoever asks for them wants
+//! Lines that peers can cause have a `Limit`, each kind its own. Those at `debug` have none: whoever asks for them wants
 //! all.
 
 mod limit;

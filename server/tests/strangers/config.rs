@@ -168,7 +168,7 @@ fn what_is_usual_warns_of_nothing_and_says_who_may_change_the_configuration() {
     holds("21", "one line says from where and with which key the configuration may be changed", is_said);
     let is_quiet = |server: &NameServer| !server.output().contains("WARN");
     holds("21", "configStorePath that names the file of -c warns of nothing", is_quiet(&plain));
-    let usual = ours::start(&Settings::with(&[("configStorePath", "/root/namesrv/namesrv.properties")]));
+    let usual = ours::start(&Settings::with(&[("configStorePath", "/home/rocketmq/namesrv/namesrv.properties")]));
     prints(&usual, "adminAllowCidrs");
     holds("21", "nor does the default of the original", is_quiet(&usual));
     let other = ours::start(&Settings::with(&[("configStorePath", "/elsewhere/x.properties")]));
