@@ -58,9 +58,9 @@ finds() {
 # problem WHAT...: is told at the end, and fails the whole.
 problem() { echo "$*" >>"$work/problems"; }
 
-# without_mistake PACKAGE TEST FILTER...: has to pass.
+# without_mistake PACKAGE TEST FILTER...: has to pass, and gets the time for it: all filters together are long.
 without_mistake() {
-    local log=$work/$1-$2.log
+    local log=$work/$1-$2.log limit=720
     cd "$work/$slot"
     if ! { build "$@" && run "$@"; } >"$log" 2>&1 </dev/null; then
         problem "$1 $2 fails without a mistake, see $log"
