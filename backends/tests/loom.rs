@@ -106,7 +106,7 @@ const BRANCHES_MAX: usize = 20_000;
 const INTERLEAVINGS_MAX: usize = 20_000;
 
 /// How long the scenarios of one test are explored, together, unless `LOOM_MAX_DURATION` says how long each of them is.
-const TEST_DURATION_MAX: Duration = Duration::from_secs(60);
+const TEST_DURATION_MAX: Duration = Duration::from_secs(30);
 
 /// The writer under a lock of loom's.
 struct ModelLock<P>(sync::Mutex<Writer<P>>);

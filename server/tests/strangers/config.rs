@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::report::holds;
-use crate::support::broker::{get_config, put_kv, route, update_config};
+use crate::report::{at_most, holds};
+use crate::support::broker::{Broker, get_config, put_kv, route, update_config};
 use crate::support::frame::{Client, Frame};
 use crate::support::official::say;
 use crate::support::ours;
@@ -134,6 +134,32 @@ fn unknown_keys_and_bad_values_are_refused_as_a_whole_wherever_they_stand() {
     for line in ["nobodyKnows=1", "own=2"] {
         holds("21", &format!("{line}, of an unknown key, is refused, in the file or not"), is_refused(line));
     }
+}
+
+/// Row 15: what is shown and what the writer does, which deletes topics or does not.
+#[test]
+#[ignore = "takes long"]
+fn two_updates_at_once_have_one_order() {
+    const ROUNDS: i64 = 600;
+    let server = ours::start(&Settings::default());
+    let mut updaters = ["true", "false"].map(|value| {
+        (update_config(&format!("deleteTopicWithBrokerRegistration={value}")), Client::connect(server.addr()))
+    });
+    let mut client = Client::connect(server.addr());
+    let mut disagree = 0;
+    for round in 0..ROUNDS {
+        thread::scope(|scope| {
+            for (update, updater) in &mut updaters {
+                scope.spawn(|| assert_eq!(updater.code(update), 0));
+            }
+        });
+        for (counter, topics) in [(2 * round, &["A", "B"][..]), (2 * round + 1, &["A"])] {
+            assert_eq!(client.code(&Broker::new("b", 0, "10.0.0.1:1", topics).at(counter).register()), 0);
+        }
+        let deletes = client.code(&route("B")) == 17;
+        disagree += i64::from(deletes != shown(&server, "deleteTopicWithBrokerRegistration=true"));
+    }
+    at_most("15", "of 600 rounds of two updates after which the settings and the writer disagree", disagree, 0);
 }
 
 #[test]
