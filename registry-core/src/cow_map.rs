@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt, hash::BuildHasher, hash::Hash, sync::Arc};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::tables::is_worth_shrinking;
+use crate::tables::shrink_table;
 
 /// A hash map of copy-on-write shards.
 ///
@@ -82,10 +82,8 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
             entry.remove();
             self.len -= 1;
         }
-        if is_worth_shrinking(table.len(), table.capacity()) {
-            let hasher = &self.hasher;
-            table.shrink_to(table.len() * 2, |(key, _)| hasher.hash_one(key));
-        }
+        let hasher = &self.hasher;
+        shrink_table(table, |(key, _)| hasher.hash_one(key));
         true
     }
 

@@ -266,9 +266,7 @@ impl Groups {
 
     /// Gives memory back, see [`shrink`].
     pub(crate) fn shrink(&mut self) {
-        if shrink::is_worth_it(self.places.len(), self.places.capacity()) {
-            self.places.shrink_to(self.places.len() * 2);
-        }
+        shrink::list(&mut self.places);
         shrink::map(&mut self.by_name);
     }
 

@@ -35,25 +35,23 @@ pub(crate) const FORMER_CONNECTIONS_MAX: usize = 8;
 
 impl LiveEntry {
     fn remember_connection(&mut self, former: ConnectionId) {
-        let present = self.record.connection;
-        self.former_connections.retain(|&connection| connection != former && connection != present);
-        if former != present {
-            self.former_connections.push(former);
-        }
-        if self.former_connections.len() > FORMER_CONNECTIONS_MAX {
-            self.former_connections.remove(0);
-        }
+        remember(&mut self.former_connections, former, self.record.connection, FORMER_CONNECTIONS_MAX);
     }
 
     /// The address has another id from now on.
     pub(crate) fn remember_id(&mut self, former: i64, present: i64) {
-        self.former_ids.retain(|&id| id != former && id != present);
-        if former != present {
-            self.former_ids.push(former);
-        }
-        if self.former_ids.len() > FORMER_IDS_MAX {
-            self.former_ids.remove(0);
-        }
+        remember(&mut self.former_ids, former, present, FORMER_IDS_MAX);
+    }
+}
+
+/// Puts what was before the present one last, each once; the oldest gives way.
+fn remember<T: Copy + PartialEq>(all: &mut Vec<T>, former: T, present: T, max: usize) {
+    all.retain(|&held| held != former && held != present);
+    if former != present {
+        all.push(former);
+    }
+    if all.len() > max {
+        all.remove(0);
     }
 }
 

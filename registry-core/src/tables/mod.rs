@@ -32,6 +32,7 @@ use ledger::{Ledger, Usage};
 pub use limits::TableLimits;
 use live::LiveTable;
 pub use shrink::is_worth_it as is_worth_shrinking;
+pub(crate) use shrink::table as shrink_table;
 use topics::Topics;
 pub(crate) use topics::{OwnedMapping, TopicValue};
 

@@ -181,9 +181,7 @@ impl Topics {
             entry.remove();
         }
         list.swap_remove(at);
-        if shrink::is_worth_it(list.len(), list.capacity()) {
-            list.shrink_to(list.len() * 2);
-        }
+        shrink::list(list);
         if at < list.len() {
             let moved_from = list.len();
             let hash = hasher.hash_one(&*list[at].name);
@@ -191,10 +189,7 @@ impl Topics {
                 *held = position(at);
             }
         }
-        let shard = &mut by_name[shard_of(hash)];
-        if shrink::is_worth_it(shard.len(), shard.capacity()) {
-            shard.shrink_to(shard.len() * 2, |&at| hasher.hash_one(&*list[at as usize].name));
-        }
+        shrink::table(&mut by_name[shard_of(hash)], |&at| hasher.hash_one(&*list[at as usize].name));
     }
 
     /// For how many topics there is room: in the list, and in the index.
