@@ -268,13 +268,7 @@ pub static KEYS: &[Key] = &[
     number(NettyClient, "maxReconnectIntervalTimeSeconds", "60", 0..=INT_MAX, Ignored),
     flag(NettyClient, "enableReconnectForGoAway", "true", Ignored),
     // Who may change the configuration over the network.
-    Key {
-        name: "adminAllowCidrs",
-        group: Own,
-        kind: Kind::Cidrs,
-        default: Fixed("127.0.0.0/8,::1/128"),
-        effect: Restart,
-    },
+    trusted("adminAllowCidrs", "127.0.0.0/8,::1/128"),
     // Connections; 0 takes what the limit of open files leaves, but at most 65,536.
     number(Own, "maxConnections", "0", 0..=10_000_000, Restart),
     // Connections of one source address; 0 for no limit of its own: clients behind one NAT share an address.
@@ -287,13 +281,10 @@ pub static KEYS: &[Key] = &[
     number(Own, "headerBytesMax", "65536", 1_024..=16_777_215, Restart),
     // Who may say in a PROXY header for whom it speaks: loopback, private (RFC 1918, RFC 4193) and link-local ranges,
     // where load balancers stand.
-    Key {
-        name: "proxyProtocolTrusted",
-        group: Own,
-        kind: Kind::Cidrs,
-        default: Fixed("127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,fc00::/7,fe80::/10"),
-        effect: Restart,
-    },
+    trusted(
+        "proxyProtocolTrusted",
+        "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,fc00::/7,fe80::/10",
+    ),
     // Milliseconds in which connections are drained at the end.
     number(Own, "drainTimeoutMillis", "3000", 0..=600_000, Restart),
     // Milliseconds for the rest of a frame (and one more for each 64 bytes of it); hyper's limit for a header.
@@ -303,7 +294,7 @@ pub static KEYS: &[Key] = &[
     // Puts are kept in memory when the KV file cannot be written, as on a read-only file system; else they are refused.
     flag(Own, "kvInMemory", "false", Restart),
     // Brokers that are told of a new smallest id though they registered from another address: containers, NAT.
-    Key { name: "notifyAllowCidrs", group: Own, kind: Kind::Cidrs, default: Fixed(""), effect: Restart },
+    trusted("notifyAllowCidrs", ""),
     // Whether brokers that name a host are told, too: a stranger's name makes the server ask its resolver.
     flag(Own, "notifyHostNames", "false", Restart),
     // Bytes. Java: system property `com.rocketmq.remoting.frameMaxLength`. Lengths are signed 32-bit numbers on the wire.
@@ -330,6 +321,11 @@ const INT_MAX: i64 = i32::MAX as i64;
 
 const fn flag(group: Group, name: &'static str, default: &'static str, effect: Effect) -> Key {
     Key { name, group, kind: Kind::Flag, default: Fixed(default), effect }
+}
+
+/// Ours, all of them: nobody else is told whom to trust.
+const fn trusted(name: &'static str, default: &'static str) -> Key {
+    Key { name, group: Own, kind: Kind::Cidrs, default: Fixed(default), effect: Restart }
 }
 
 const fn number(

@@ -51,8 +51,12 @@ pub(crate) struct WriterStopped;
 impl WriterHandle {
     /// Asks for a change. When the outcome is there, every later query sees it.
     pub(crate) fn send(&self, command: Command) -> Result<oneshot::Receiver<Applied>, WriterStopped> {
+        self.ask(command, None)
+    }
+
+    fn ask(&self, command: Command, decided: Option<Millis>) -> Result<oneshot::Receiver<Applied>, WriterStopped> {
         let (reply, outcome) = oneshot::channel();
-        self.0.send(Job { command, decided: None, reply: Some(reply) }).map_err(|_| WriterStopped)?;
+        self.0.send(Job { command, decided, reply: Some(reply) }).map_err(|_| WriterStopped)?;
         Ok(outcome)
     }
 
@@ -63,10 +67,7 @@ impl WriterHandle {
 
     /// Removes the brokers that were silent for too long at the time `decided`, however late this is done.
     pub(crate) async fn expire(&self, decided: Millis) -> Result<Applied, WriterStopped> {
-        let (reply, outcome) = oneshot::channel();
-        let job = Job { command: Command::Expire, decided: Some(decided), reply: Some(reply) };
-        self.0.send(job).map_err(|_| WriterStopped)?;
-        outcome.await.map_err(|_| WriterStopped)
+        self.ask(Command::Expire, Some(decided))?.await.map_err(|_| WriterStopped)
     }
 
     /// Makes a change that nobody waits for.

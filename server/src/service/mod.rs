@@ -220,9 +220,7 @@ impl<R: Reader> Service<R> {
     /// Writes the answer to a request for which there is no memory now.
     pub(crate) fn busy(&self, opaque: i32, out: &mut Vec<u8>) {
         self.shared.counters.count(Kind::Rejected, "busy");
-        let remark = Some("[OVERLOAD]system busy, start flow control for a while");
-        let header = ResponseHeader { remark, ..ResponseHeader::new(ResponseCode::SystemBusy, opaque) };
-        self.shared.encoder.respond(out, &header);
+        self.fail(opaque, out, ResponseCode::SystemBusy, "[OVERLOAD]system busy, start flow control for a while");
     }
 
     /// Writes the answer to a change that has been made.
@@ -259,9 +257,14 @@ impl<R: Reader> Service<R> {
     }
 
     fn error(&self, call: Call<'_>, out: &mut Vec<u8>, code: ResponseCode, remark: &str) -> Handled {
-        let header = ResponseHeader { remark: Some(remark), ..ResponseHeader::new(code, call.request.opaque) };
-        self.shared.encoder.respond(out, &header);
+        self.fail(call.request.opaque, out, code, remark);
         Handled::Answered
+    }
+
+    /// Writes an answer that has a code and a remark alone.
+    fn fail(&self, opaque: i32, out: &mut Vec<u8>, code: ResponseCode, remark: &str) {
+        let header = ResponseHeader { remark: Some(remark), ..ResponseHeader::new(code, opaque) };
+        self.shared.encoder.respond(out, &header);
     }
 
     /// A request that lacks what it needs.

@@ -136,9 +136,7 @@ impl<R: Reader> Service<R> {
     /// A change that a limit forbids.
     pub(super) fn over_limit(&self, opaque: i32, refusal: &Refusal, out: &mut Vec<u8>) {
         self.shared.counters.count(Kind::BadRequest, reason_of_limit(refusal));
-        let remark = refusal.to_string();
-        let header = ResponseHeader::new(ResponseCode::SystemError, opaque);
-        self.shared.encoder.respond(out, &ResponseHeader { remark: Some(&remark), ..header });
+        self.fail(opaque, out, ResponseCode::SystemError, &refusal.to_string());
     }
 
     fn refuse(&self, opaque: i32, out: &mut Vec<u8>, remark: &str) {
