@@ -43,11 +43,7 @@ fn a_panic_of_the_writer_ends_the_process(server: &mut NameServer) {
 
 /// The log has this, or will have it when all that was written is collected.
 fn is_said(server: &NameServer, text: &str) {
-    let start = Instant::now();
-    while !server.output().contains(text) {
-        assert!(start.elapsed() < EXIT_TIMEOUT, "no {text:?} in {}", server.output());
-        thread::sleep(Duration::from_millis(5));
-    }
+    assert!(server.prints_within(text, EXIT_TIMEOUT), "no {text:?} in {}", server.output());
 }
 
 /// Starts a server whose log cannot be written, and lets `test` have it.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -54,14 +54,7 @@ fn remark(answer: &Frame) -> &str {
 
 /// Whether the server prints `text`; lines of the log come soon after the boot line.
 fn prints(server: &NameServer, text: &str) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !server.output().contains(text) {
-        if Instant::now() > deadline {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    true
+    server.prints_within(text, Duration::from_secs(10))
 }
 
 #[test]

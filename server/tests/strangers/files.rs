@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::report::{at_most, holds};
 use crate::support::broker::{get_config, get_kv, put_kv, request, update_config};
@@ -219,12 +219,7 @@ fn where_nothing_can_be_written_the_server_serves_and_says_so() {
     let codes = ["a", "b"].map(|text| put(&server, "k", text).code());
     let is_kept = codes == [0, 0] && value(&server, "k").as_deref() == Some("b");
     holds(ROW, "read-only with kvInMemory=true: puts are kept in memory", is_kept);
-    // The log is written by a thread of its own.
-    let is_told = || server.output().contains("kept in memory");
-    let begin = Instant::now();
-    while !is_told() && begin.elapsed() < Duration::from_secs(5) {
-        thread::sleep(Duration::from_millis(10));
-    }
+    server.prints_within("kept in memory", Duration::from_secs(5));
     assert_eq!(server.output().matches("kept in memory").count(), 1, "{}", server.output());
 }
 

@@ -1,20 +1,16 @@
 //! Memory goes back to the system when it is free, and addresses are not reserved that nobody needs.
 
-use std::path::Path;
-use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::peers::{MIB, given_back, in_512_mib};
 use super::report::{at_most, holds};
 use super::support::broker::{Broker, Topic, route};
 use super::support::frame::Client;
 use super::support::ours;
 use super::support::process::{NameServer, Settings};
 
-const MIB: u64 = 1 << 20;
 /// What may stay of anything, beside a tenth of what was there before.
 const KEPT_BYTES: u64 = 8 * MIB;
-const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
 #[ignore = "takes long"]
@@ -39,7 +35,12 @@ fn a_million_topics_leave_no_memory_behind() {
         assert_eq!(client.code(&route(&brokers[9].topics[TOPICS - 1].name)), 17);
     }
     holds("7", "a million topics take more than may stay", most > before + 4 * KEPT_BYTES);
-    at_most("7", "MiB after a million topics came and went", given_back(&server, before) / MIB, kept_max(before) / MIB);
+    at_most(
+        "7",
+        "MiB after a million topics came and went",
+        given_back(&server, kept_max(before)) / MIB,
+        kept_max(before) / MIB,
+    );
 }
 
 #[test]
@@ -54,34 +55,19 @@ fn abandoned_frames_leave_no_memory_behind() {
         client.send(&unfinished);
     }
     drop(clients);
-    at_most("7", "MiB after abandoned frames", given_back(&server, before) / MIB, kept_max(before) / MIB);
+    at_most("7", "MiB after abandoned frames", given_back(&server, kept_max(before)) / MIB, kept_max(before) / MIB);
 }
 
 /// Each thread of glibc's would reserve 64 MiB for itself.
 #[test]
 fn many_threads_fit_under_a_limit_of_addresses() {
-    let server = NameServer::start(limited, &Settings::with(&[("workerThreads", "16")]));
+    let server = NameServer::start(in_512_mib, &Settings::with(&[("workerThreads", "16")]));
     let mut client = Client::connect(server.addr());
     let broker = broker(0, 50_000);
     let request = broker.register_body(broker.parts().zlib()).with("compressed", "true");
     assert_eq!(client.code(&request), 0);
     assert_eq!(client.code(&route(&broker.topics[0].name)), 0);
     at_most("7", "MiB of addresses, 16 workers", server.memory("VmSize") / MIB, 300);
-}
-
-/// Our server, with 512 MiB of addresses.
-fn limited(home: &Path, config_file: &Path, settings: &Settings) -> Command {
-    let plain = ours::launch(home, config_file, settings);
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -v 524288 && exec \"$0\" \"$@\""]).arg(plain.get_program()).args(plain.get_args());
-    command.current_dir(home);
-    for (key, value) in plain.get_envs() {
-        match value {
-            Some(value) => command.env(key, value),
-            None => command.env_remove(key),
-        };
-    }
-    command
 }
 
 fn broker(number: usize, topics: usize) -> Broker {
@@ -93,16 +79,4 @@ fn broker(number: usize, topics: usize) -> Broker {
 
 fn kept_max(before: u64) -> u64 {
     (before + before / 10).max(before + KEPT_BYTES)
-}
-
-/// Resident memory when it is no more than may stay, or when the time for that is over.
-fn given_back(server: &NameServer, before: u64) -> u64 {
-    let deadline = Instant::now() + GIVEN_BACK_WITHIN;
-    loop {
-        let now = server.memory("VmRSS");
-        if now <= kept_max(before) || Instant::now() > deadline {
-            return now;
-        }
-        thread::sleep(Duration::from_millis(200));
-    }
 }

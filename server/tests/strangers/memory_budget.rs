@@ -2,13 +2,11 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::peers::{MIB, bomb, broker_with, fill, is_closed, limited, next, raise_file_limit, source};
+use crate::peers::{MIB, bomb, broker_with, fill, given_back, in_512_mib, is_closed, next, raise_file_limit, source};
 use crate::report::{at_most, holds};
 use crate::support::broker::{Broker, request, route};
 use crate::support::frame::{ANSWER_TIMEOUT, Client, Received};
@@ -20,21 +18,12 @@ use crate::support::process::{Launch, NameServer, Settings};
 const BUDGET: u64 = 256 * MIB;
 /// What is no part of the budget: the allocator's reserve, stacks, the buffers of workers. A quarter, as noise.
 const BESIDE: u64 = 64 * MIB;
-/// After this, memory that is not needed has gone back.
-const GIVEN_BACK: Duration = Duration::from_secs(30);
 const FRAME_BYTES_MAX: usize = 16 << 20;
 
-/// Waits until memory is within a tenth of what it was, or 16 MiB, whichever is larger; says what is left beyond it, in
-/// MiB, when the time is over.
+/// What is left beyond what was there, in MiB, when memory is within a tenth of it, or 16 MiB, whichever is larger, or the
+/// time for that is over.
 fn left_over(server: &NameServer, before: u64) -> u64 {
-    let start = Instant::now();
-    let limit = before + (before / 10).max(16 * MIB);
-    while server.memory("VmRSS") > limit && start.elapsed() < GIVEN_BACK {
-        thread::sleep(Duration::from_millis(100));
-    }
-    let now = server.memory("VmRSS");
-    println!("{} MiB before, {} MiB {:?} after the end", before / MIB, now / MIB, start.elapsed());
-    now.saturating_sub(before) / MIB
+    given_back(server, before + (before / 10).max(16 * MIB)).saturating_sub(before) / MIB
 }
 
 /// As the limit of [`left_over`].
@@ -109,10 +98,6 @@ fn the_budget_is_a_setting() {
         (64 * MIB + BESIDE / 2) / MIB,
     );
     drop(clients);
-}
-
-fn in_512_mib(home: &Path, file: &Path, settings: &Settings) -> Command {
-    limited("--as=536870912", home, file, settings)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::broker::{Broker, Parts, Topic};
 use crate::support::frame::{Client, Frame, Received};
@@ -55,6 +55,27 @@ pub(crate) fn limited(limit: &str, home: &Path, file: &Path, settings: &Settings
         };
     }
     command
+}
+
+/// Our server, with 512 MiB of addresses.
+pub(crate) fn in_512_mib(home: &Path, file: &Path, settings: &Settings) -> Command {
+    limited("--as=536870912", home, file, settings)
+}
+
+/// After this, memory that is not needed has gone back.
+const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(30);
+
+/// Resident memory, in bytes, when it is no more than `limit`, or when the time for that is over.
+pub(crate) fn given_back(server: &NameServer, limit: u64) -> u64 {
+    let start = Instant::now();
+    loop {
+        let now = server.memory("VmRSS");
+        if now <= limit || start.elapsed() >= GIVEN_BACK_WITHIN {
+            println!("{} MiB {:?} after the end", now / MIB, start.elapsed());
+            return now;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// The best of a few rounds: what else the machine does is not measured.

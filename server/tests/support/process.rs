@@ -88,6 +88,18 @@ impl NameServer {
         self.output.lock().expect("output").clone()
     }
 
+    /// Whether the server prints `text` within this time. The log is written by a thread of its own, and then collected.
+    pub(crate) fn prints_within(&self, text: &str, time: Duration) -> bool {
+        let start = Instant::now();
+        while !self.output().contains(text) {
+            if start.elapsed() > time {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
     /// Stops the server and starts it again with the same files, settings and port.
     pub(crate) fn restart(&mut self) {
         self.stop();
